@@ -1,0 +1,99 @@
+"""`Block`: contiguous rows `[L, B]` a collector hands over, with `next_obs` kept by reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ding_like.data.array_dict import ArrayDict
+from ding_like.data.tree import tree_index, tree_map, tree_stack, tree_write
+
+
+class RowLink:
+    """The next observation of every row, as references.
+
+    Attributes:
+        rows: tree `[L + 1, B, ...]`: the observation of every row and of the step after the last.
+        ends: int array `[K]`: flat indices `t * B + b`, ascending, of rows at which an episode ended.
+        finals: list of K observations (trees without leading axes): the true final ones of those rows.
+        columns: B.
+        hop: int array `[E, B]`, distance from a row to the row its bootstrap observation stands at; None means 1.
+    """
+
+    __slots__ = ("columns", "ends", "finals", "hop", "rows")
+
+    def __init__(
+        self, rows: Any, ends: np.ndarray, finals: list, columns: int, hop: np.ndarray | None = None
+    ) -> None:
+        self.rows = rows
+        self.ends = ends
+        self.finals = finals
+        self.columns = columns
+        self.hop = hop
+
+    def with_hop(self, hop: np.ndarray | None) -> RowLink:
+        """The same rows seen at another distance."""
+        return RowLink(self.rows, self.ends, self.finals, self.columns, hop)
+
+    def materialise(self, starts: int) -> Any:
+        """The next observations `[starts, B, ...]` as arrays of their own."""
+        t = np.arange(starts)[:, None]
+        hop = np.ones((starts, self.columns), np.int64) if self.hop is None else self.hop[:starts].astype(np.int64)
+        out = tree_index(self.rows, (t + hop, np.arange(self.columns)))  # [E, B, ...], a copy
+        if not len(self.ends):
+            return out
+        end = (t + hop - 1) * self.columns + np.arange(self.columns)  # [E, B] the row whose next obs it is
+        slot = np.searchsorted(self.ends, end)
+        slot[slot == len(self.ends)] = 0
+        hit = self.ends[slot] == end
+        if hit.any():
+            finals = tree_stack(self.finals)
+            tree_write(out, hit, tree_index(finals, slot[hit]))
+        return out
+
+
+class Block(ArrayDict):
+    """Rows `[L, B]`; the first `starts` of them may start an item, the rest wait for their n-step future.
+
+    `block['next_obs']` materialises the linked next observations (once); `block.link` is the link itself.
+    """
+
+    starts: int
+    link: RowLink | None
+
+    def __init__(self, fields: Any = (), starts: int = 0, link: RowLink | None = None) -> None:
+        super().__init__(fields)
+        self.starts = starts
+        self.link = link
+
+    def __getitem__(self, key: Any) -> Any:
+        if type(key) is str:
+            if key == "next_obs" and self.link is not None and not dict.__contains__(self, key):
+                dict.__setitem__(self, key, self.link.materialise(len(self)))
+            return super().__getitem__(key)
+        plain = {k: None if v is None else tree_index(v, key) for k, v in dict.items(self)}
+        if self.link is not None and "next_obs" not in plain:
+            plain["next_obs"] = tree_index(self["next_obs"], key)
+        return ArrayDict(plain)
+
+    def __contains__(self, key: object) -> bool:
+        return dict.__contains__(self, key) or (key == "next_obs" and self.link is not None)
+
+    def copy(self) -> Block:
+        return Block(dict.items(self), self.starts, self.link)
+
+    def flat(self) -> ArrayDict:
+        """Every item on its own: fields `[starts * B, ...]`, `next_obs` included."""
+        if self.link is not None:
+            self["next_obs"]
+        n = self.starts
+        return ArrayDict(
+            {
+                k: tree_map(lambda a: a[:n].reshape((-1,) + a.shape[2:]), v)
+                for k, v in dict.items(self)
+                if v is not None
+            }
+        )
+
+

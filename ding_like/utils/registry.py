@@ -1,0 +1,134 @@
+"""Registries: a name in a config becomes a class."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+class UnknownNameError(KeyError):
+    """A name that no registry entry has. The message names the nearest ones."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """' Did you mean ...?' with the nearest of `known`, or an empty string."""
+    near = difflib.get_close_matches(str(name), [str(k) for k in known], n=3, cutoff=0.5)
+    return f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+
+
+def import_modules(names: Iterable[str]) -> None:
+    """Import each dotted module for its registrations. Raises ImportError naming the entry that failed."""
+    if isinstance(names, str):
+        raise TypeError(f"import_names is the string {names!r}; wanted a list of module names, ['{names}']")
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as err:
+            if err.name is not None and (name == err.name or name.startswith(err.name + ".")):
+                raise ImportError(
+                    f"import_names entry '{name}' is not a module: no '{err.name}' on the path. Put its folder beside "
+                    "the config file or install its package."
+                ) from err
+            raise
+
+
+class Registry:
+    """Names of one kind of thing.
+
+    Args:
+        kind: what the names stand for ('policy'); used in messages.
+        builtin: name -> module of the project's own entries, imported on first use.
+    """
+
+    def __init__(self, kind: str, builtin: dict[str, str] | None = None) -> None:
+        self.kind = kind
+        self._builtin = dict(builtin or {})
+        self._entries: dict[str, Any] = {}
+
+    def register(self, name: str | None = None, module: Any = None, force_overwrite: bool = False) -> Any:
+        """Decorator (or call) that files a class or function under `name` (its own name by default).
+
+        Raises ValueError when another object has the name already.
+        """
+
+        def add(obj: Any) -> Any:
+            key = name or obj.__name__
+            old = self._entries.get(key)
+            same = old is not None and (old.__module__, old.__qualname__) == (obj.__module__, obj.__qualname__)
+            if old is not None and not same and not force_overwrite:
+                raise ValueError(
+                    f"{self.kind} '{key}' is registered already, by {old.__module__}.{old.__qualname__}; choose another "
+                    "name or pass force_overwrite=True"
+                )
+            self._entries[key] = obj
+            return obj
+
+        return add if module is None else add(module)
+
+    def get(self, name: str, import_names: Iterable[str] = ()) -> Any:
+        """The registered object; `import_names` are imported first. Raises UnknownNameError with suggestions."""
+        import_modules(import_names)
+        if name not in self._entries and name in self._builtin:
+            importlib.import_module(self._builtin[name])
+        if name not in self._entries:
+            raise UnknownNameError(
+                f"no {self.kind} is called {name!r}.{suggest(name, self.query())} Known: {', '.join(self.query())}. A "
+                f"{self.kind} of your own needs its module in import_names."
+            )
+        return self._entries[name]
+
+    def build(self, name: str, *args: Any, import_names: Iterable[str] = (), **kwargs: Any) -> Any:
+        """`get(name)(*args, **kwargs)`; an error raised by the constructor passes through as it is."""
+        make: Callable = self.get(name, import_names)
+        return make(*args, **kwargs)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries or name in self._builtin
+
+    def query(self) -> list[str]:
+        """All known names, sorted."""
+        return sorted({*self._entries, *self._builtin})
+
+
+POLICY_REGISTRY = Registry("policy", {"dqn": "ding_like.policy.dqn"})
+MODEL_REGISTRY = Registry("model", {"dqn": "ding_like.model.template.q_learning"})
+ENV_REGISTRY = Registry("env")
+ENV_MANAGER_REGISTRY = Registry(
+    "env_manager",
+    {
+        "base": "ding_like.envs.env_manager.base_env_manager",
+        "base_v2": "ding_like.envs.env_manager.base_env_manager",
+    },
+)
+ENV_WRAPPER_REGISTRY = Registry("env_wrapper")
+BUFFER_REGISTRY = Registry(
+    "replay_buffer",
+    {name: "ding_like.worker.replay_buffer.replay" for name in ("replay", "naive", "deque", "advanced")},
+)
+WRAPPER_REGISTRY = Registry(
+    "model_wrapper",
+    {
+        name: "ding_like.model.wrapper.model_wrappers"
+        for name in ("base", "argmax_sample", "eps_greedy_sample", "multinomial_sample", "target")
+    },
+)
+HOOK_REGISTRY = Registry("learner_hook", {})
+
+REGISTRIES = {
+    registry.kind: registry
+    for registry in (
+        POLICY_REGISTRY,
+        MODEL_REGISTRY,
+        ENV_REGISTRY,
+        ENV_MANAGER_REGISTRY,
+        ENV_WRAPPER_REGISTRY,
+        BUFFER_REGISTRY,
+        WRAPPER_REGISTRY,
+        HOOK_REGISTRY,
+    )
+}

@@ -1,0 +1,41 @@
+"""Packaging of ding_like. Ranges are wide on purpose; the tested versions are in constraints.txt."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+EXTRAS = {
+    "box2d": ["gymnasium[box2d]", "pygame-ce"],
+    "atari": ["ale-py>=0.9", "opencv-python-headless"],
+    "mujoco": ["mujoco>=2.1.5"],
+    "minatar": ["minatar>=1.0.15"],
+    "gym": ["gym==0.26.2"],
+}
+TOOLS = ["pytest", "hypothesis", "ruff", "mypy", "types-PyYAML", "psutil"]
+EXTRAS["test"] = TOOLS + EXTRAS["box2d"] + EXTRAS["atari"] + EXTRAS["minatar"] + EXTRAS["gym"]
+EXTRAS["all"] = sorted({req for name in ("box2d", "atari", "mujoco", "minatar", "gym") for req in EXTRAS[name]})
+
+setup(
+    name="ding_like",
+    version="0.1.0",
+    description="Config-driven deep reinforcement learning on PyTorch: small, right, fast.",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["ding_like", "ding_like.*", "dizoo_configs", "dizoo_configs.*"]),
+    package_data={"ding_like": ["py.typed"]},
+    python_requires=">=3.11",
+    install_requires=[
+        "torch>=2.1",
+        "numpy>=1.26",
+        "gymnasium>=1.0",
+        "easydict",
+        "pyyaml",
+        "tensorboardX>=2.6",
+        "click>=8",
+        "cloudpickle",
+        "rich",
+    ],
+    extras_require=EXTRAS,
+    entry_points={"console_scripts": ["ding=ding_like.entry.cli:main"]},
+)
