@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ding_like.data.array_dict import ArrayDict
-from ding_like.data.tree import tree_index, tree_map, tree_stack, tree_write
+from ding_like.data.tree import tree_index, tree_leaves, tree_map, tree_stack, tree_write
 
 
 class RowLink:
@@ -56,7 +56,8 @@ class RowLink:
 class Block(ArrayDict):
     """Rows `[L, B]`; the first `starts` of them may start an item, the rest wait for their n-step future.
 
-    `block['next_obs']` materialises the linked next observations (once); `block.link` is the link itself.
+    Reading `block['next_obs']` materialises the linked next observations (once, read-only); assigning it replaces the
+    link by a field of its own. `block.link` is the link itself.
     """
 
     starts: int
@@ -66,11 +67,22 @@ class Block(ArrayDict):
         super().__init__(fields)
         self.starts = starts
         self.link = link
+        self._next: Any = None
+
+    @property
+    def linked(self) -> bool:
+        """Whether `next_obs` is a reference into the rows that the field `obs` shows."""
+        if self.link is None or dict.__contains__(self, "next_obs") or not dict.__contains__(self, "obs"):
+            return False
+        shown, rows = tree_leaves(dict.__getitem__(self, "obs")), tree_leaves(self.link.rows)
+        return all(a is b or a.base is (b if b.base is None else b.base) for a, b in zip(shown, rows))
 
     def __getitem__(self, key: Any) -> Any:
         if type(key) is str:
             if key == "next_obs" and self.link is not None and not dict.__contains__(self, key):
-                dict.__setitem__(self, key, self.link.materialise(len(self)))
+                if self._next is None:
+                    self._next = tree_map(_frozen, self.link.materialise(len(self)))
+                return self._next
             return super().__getitem__(key)
         plain = {k: None if v is None else tree_index(v, key) for k, v in dict.items(self)}
         if self.link is not None and "next_obs" not in plain:
@@ -84,16 +96,14 @@ class Block(ArrayDict):
         return Block(dict.items(self), self.starts, self.link)
 
     def flat(self) -> ArrayDict:
-        """Every item on its own: fields `[starts * B, ...]`, `next_obs` included."""
-        if self.link is not None:
-            self["next_obs"]
+        """Every item on its own: fields `[starts * B, ...]`, `next_obs` included; copies."""
+        fields = {k: v for k, v in dict.items(self) if v is not None}
+        if "next_obs" in self:
+            fields["next_obs"] = self["next_obs"]
         n = self.starts
-        return ArrayDict(
-            {
-                k: tree_map(lambda a: a[:n].reshape((-1,) + a.shape[2:]), v)
-                for k, v in dict.items(self)
-                if v is not None
-            }
-        )
+        return ArrayDict(tree_map(lambda a: a[:n].reshape((-1,) + a.shape[2:]).copy(), fields))
 
 
+def _frozen(a: np.ndarray) -> np.ndarray:
+    a.flags.writeable = False
+    return a

@@ -1,0 +1,18 @@
+"""Entry points."""
+
+from typing import Any
+
+__all__ = ["eval", "serial_pipeline"]
+
+
+def __getattr__(name: str) -> Any:
+    """Entries load on first use, so that the command line starts without torch."""
+    if name == "serial_pipeline":
+        from ding_like.entry.serial_entry import serial_pipeline
+
+        return serial_pipeline
+    if name == "eval":
+        from ding_like.entry.eval_entry import eval as evaluate
+
+        return evaluate
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,17 @@
+"""Networks and optimisers."""
+
+from ding_like.torch_utils.network.encoder import ConvEncoder, DictEncoder, VectorEncoder, make_encoder
+from ding_like.torch_utils.network.head import DiscreteHead, DuelingHead
+from ding_like.torch_utils.network.mlp import MLP
+from ding_like.torch_utils.optimizer import FlatOptimizer
+
+__all__ = [
+    "MLP",
+    "ConvEncoder",
+    "DictEncoder",
+    "DiscreteHead",
+    "DuelingHead",
+    "FlatOptimizer",
+    "VectorEncoder",
+    "make_encoder",
+]

@@ -1,0 +1,1 @@
+"""Env managers: B env columns behind one batched API."""

@@ -1,0 +1,6 @@
+"""Stepping envs with a policy."""
+
+from ding_like.worker.collector.evaluator import Evaluator
+from ding_like.worker.collector.sample_collector import SampleCollector
+
+__all__ = ["Evaluator", "SampleCollector"]

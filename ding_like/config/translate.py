@@ -1,0 +1,142 @@
+"""Values that live in two places, and DI-engine keys that mean nothing here."""
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ding_like.config.cfg_dict import CfgDict
+from ding_like.config.paths import MISSING, ConfigError, dict_items, get_path, pop_path, set_path, walk
+from ding_like.utils.log import warn_once
+
+# (alias, source): the source holds the value; whoever reads the alias finds the same.
+ALIASES = (
+    ("policy.collect.env_num", "env.collector_env_num"),
+    ("policy.collect.collector_env_num", "env.collector_env_num"),
+    ("policy.eval.env_num", "env.evaluator_env_num"),
+    ("policy.eval.evaluator.n_episode", "env.n_evaluator_episode"),
+    ("policy.eval.evaluator.stop_value", "env.stop_value"),
+    ("policy.collect.discount_factor", "policy.discount_factor"),
+    ("policy.learn.discount_factor", "policy.discount_factor"),
+    ("policy.collect.unroll_len", "policy.unroll_len"),
+)
+
+
+def resolve_aliases(user: Mapping[Any, Any], defaults: Mapping[Any, Any]) -> CfgDict:
+    """Return the user's config with every alias moved to its source, where the defaults have that source.
+
+    Raises:
+        ConfigError: both places are given and differ; names both.
+    """
+    result = CfgDict(copy.deepcopy(dict(dict_items(user))))
+    given_as: dict[str, str] = {}
+    for alias, source in ALIASES:
+        value = get_path(result, alias)
+        if value is MISSING or get_path(defaults, source) is MISSING:
+            continue
+        other = get_path(result, source)
+        if other is not MISSING and other != value:
+            name = given_as.get(source, source)
+            raise ConfigError(f"{alias} is {value!r} but {name} is {other!r}; they are one value, keep one")
+        pop_path(result, alias)
+        set_path(result, source, value)
+        given_as.setdefault(source, alias if other is MISSING else source)
+    return result
+
+
+def fill_aliases(cfg: Mapping[Any, Any]) -> CfgDict:
+    """Return a full config with the value of every source written to its aliases, in sections that exist."""
+    result = CfgDict(copy.deepcopy(dict(dict_items(cfg))))
+    for alias, source in ALIASES:
+        value = get_path(result, source)
+        if value is not MISSING and isinstance(get_path(result, alias.rpartition(".")[0]), Mapping):
+            set_path(result, alias, value)
+    return result
+
+
+def release_aliases(base: CfgDict, overrides: Iterable[Mapping[Any, Any]]) -> None:
+    """Drop from `base`, in place, every place of a value that the overrides set in another of its places."""
+    groups: dict[str, set[str]] = {}
+    for alias, source in ALIASES:
+        groups.setdefault(source, {source}).add(alias)
+    for override in overrides:
+        touched = {path for path, _ in walk(override)}
+        for group in groups.values():
+            if touched & group:
+                for path in group:
+                    pop_path(base, path)
+
+
+class Obsolete(NamedTuple):
+    """A DI-engine key without a meaning here. Values outside `harmless` (None: any will do) are refused."""
+
+    path: str
+    says: str
+    harmless: tuple[Any, ...] | None = None
+
+
+_NO_READER = "nothing reads it here"
+_SCREEN = "how often a line is printed is the progress line's own matter"
+_REUSE = "items leave by age alone; how often one is used follows from update_per_collect and n_sample"
+_FLAGS = "each transition knows whether its episode terminated or was truncated by a time limit"
+_DDP = "a learner runs on one device here"
+OBSOLETE = (
+    Obsolete("env.manager.shared_memory", "an env manager chooses by itself how observations travel"),
+    Obsolete("env.manager.reset_timeout", _NO_READER),
+    Obsolete("env.manager.reset_inplace", _NO_READER),
+    Obsolete("env.manager.episode_num", _NO_READER),
+    Obsolete("policy.on_policy", "the policy class says it"),
+    Obsolete("policy.command", _NO_READER),
+    Obsolete("policy.multi_agent", "the env says how many agents it has", (False,)),
+    Obsolete("policy.priority", "replay is uniform here", (False,)),
+    Obsolete("policy.priority_IS_weight", "replay is uniform here", (False,)),
+    Obsolete("policy.multi_gpu", _DDP, (False,)),
+    Obsolete("policy.bp_update_sync", _DDP, (True, False)),
+    Obsolete("policy.learn.multi_gpu", _DDP, (False,)),
+    Obsolete("policy.learn.bp_update_sync", _DDP, (True, False)),
+    Obsolete("policy.learn.ignore_done", f"{_FLAGS}, and only a termination stops a bootstrap", (False,)),
+    Obsolete("policy.learn.learner.dataloader", _NO_READER),
+    Obsolete("policy.learn.learner.train_iterations", "give the run --train-iter or max_train_iter"),
+    Obsolete("policy.learn.learner.log_policy", _NO_READER),
+    Obsolete("policy.learn.learner.hook.log_show_after_iter", _SCREEN),
+    Obsolete("policy.collect.collector_logit", "logits are not stored", (False,)),
+    Obsolete("policy.collect.collector.collect_print_freq", _SCREEN),
+    Obsolete("policy.collect.collector.deepcopy_obs", "stored rows are copies anyway"),
+    Obsolete("policy.collect.collector.transform_obs", _NO_READER),
+    Obsolete("policy.collect.collector.get_train_sample", "every collector makes train samples"),
+    Obsolete("policy.eval.evaluator.render", "evaluation draws no picture here", (False, {})),
+    Obsolete("policy.eval.evaluator.figure_path", "evaluation draws no picture here", (None,)),
+    Obsolete("policy.other.replay_buffer.max_use", _REUSE),
+    Obsolete("policy.other.replay_buffer.max_reuse", _REUSE),
+    Obsolete("policy.other.replay_buffer.max_staleness", _REUSE),
+    Obsolete("policy.other.replay_buffer.deepcopy", "stored rows are copies anyway"),
+    Obsolete("policy.other.replay_buffer.enable_track_used_data", _REUSE),
+    Obsolete("policy.other.replay_buffer.periodic_thruput_seconds", _SCREEN),
+    Obsolete("policy.other.replay_buffer.thruput_controller", _REUSE),
+    Obsolete("policy.other.replay_buffer.monitor", _SCREEN),
+    Obsolete("policy.other.commander", "the loop itself evaluates and stops"),
+    Obsolete("collector.get_train_sample", "every collector makes train samples"),
+    Obsolete("learner.type", "there is one learner", ("base",)),
+    Obsolete("commander", "the loop itself evaluates and stops"),
+)
+
+
+def drop_obsolete(user: Mapping[Any, Any], defaults: Mapping[Any, Any] | None = None) -> CfgDict:
+    """Return the user's single dict without the keys of `OBSOLETE` and any `cfg_type`, each said once.
+
+    A key that the defaults know is left alone.
+
+    Raises:
+        ConfigError: a value asks for a behaviour that does not exist here; says what there is instead.
+    """
+    result = CfgDict(copy.deepcopy(dict(dict_items(user))))
+    cfg_types = [Obsolete(path, _NO_READER) for path, _ in walk(result) if path.split(".")[-1] == "cfg_type"]
+    for path, says, harmless in [*OBSOLETE, *cfg_types]:
+        if get_path(defaults or {}, path) is not MISSING:
+            continue
+        value = pop_path(result, path)
+        if value is MISSING:
+            continue
+        if harmless is not None and value not in harmless:
+            raise ConfigError(f"{path}: {value!r} asks for what does not exist here: {says}; remove the key")
+        warn_once(f"obsolete {path}", f"{path}: a DI-engine key without effect here: {says}; remove it")
+    return result

@@ -1,0 +1,101 @@
+"""YAML as a config needs it: `1e-3` is a number, `on` a word, a key given twice an error."""
+
+import re
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ding_like.config.paths import ConfigError
+
+# PyYAML follows YAML 1.1, where 1e-3 is a string, `on` true, 010 eight, 1:30 ninety and 2026-01-01 a date.
+_RESOLVERS = {
+    "tag:yaml.org,2002:bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    "tag:yaml.org,2002:null": (r"~|null|Null|NULL|None|", "~nN\0"),
+    "tag:yaml.org,2002:int": (r"[-+]?(?:0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)", "-+0123456789"),
+    "tag:yaml.org,2002:float": (
+        r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?"
+        r"|[0-9][0-9_]*[eE][-+]?[0-9]+|\.?(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)",
+        "-+.0123456789iI",
+    ),
+    "tag:yaml.org,2002:merge": (r"<<", "<"),
+}
+UNSAVED = "!unsaved"  # what a saved config holds in place of an object that no text can hold
+
+
+def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    by_first_char: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    for tag, (pattern, first_chars) in _RESOLVERS.items():
+        for char in first_chars:
+            entry = (tag, re.compile(rf"(?:{pattern})\Z"))
+            by_first_char.setdefault("" if char == "\0" else char, []).append(entry)
+    return by_first_char
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers = _resolvers()
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+                line = key.start_mark.line + 1
+                raise ConfigError(f"{self.name}, line {line}: the key {key.value!r} is given twice; keep one")
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+    def construct_unsaved(self, node: yaml.Node) -> Any:
+        where = f"{self.name}, line {node.start_mark.line + 1}"
+        raise ConfigError(f"{where}: the run that wrote this was given {node.value}, which no file can hold")
+
+
+class _Dumper(yaml.SafeDumper):
+    # The loader's resolvers, so that every string the loader would take for a number is quoted.
+    yaml_implicit_resolvers = _resolvers()
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_sequence(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
+    flow = not any(isinstance(item, dict | list) for item in data)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=flow)
+
+
+def _represent_object(dumper: yaml.SafeDumper, data: Any) -> yaml.Node:
+    return dumper.represent_scalar(UNSAVED, repr(data))
+
+
+_Loader.add_constructor(UNSAVED, _Loader.construct_unsaved)
+_Dumper.add_representer(list, _represent_sequence)
+_Dumper.add_representer(None, _represent_object)  # type: ignore[arg-type]
+
+
+def parse_yaml(text: str, name: str = "YAML") -> Any:
+    """Return the value of a YAML text.
+
+    Raises:
+        ConfigError: not YAML, or a key given twice; says where.
+    """
+    loader = _Loader(text)
+    loader.name = name
+    try:
+        return loader.get_single_data()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{name}, line {mark.line + 1}" if mark else name
+        raise ConfigError(f"{where}: not valid YAML: {getattr(error, 'problem', None) or error}") from error
+    finally:
+        loader.dispose()
+
+
+def load_yaml(path: str | Path) -> Any:
+    """Return the value of a YAML file; errors as `parse_yaml`."""
+    return parse_yaml(Path(path).read_text(encoding="utf-8"), str(path))
+
+
+def dump_yaml(value: Any) -> str:
+    """Return plain data as YAML that `parse_yaml` reads back equal."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

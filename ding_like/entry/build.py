@@ -1,0 +1,213 @@
+"""From a config to components; the only place that sees the classes of every room."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from ding_like.config import (
+    CfgDict,
+    ConfigError,
+    apply_sets,
+    deep_merge_defaults,
+    drop_obsolete,
+    fill_aliases,
+    get_path,
+    join_config,
+    merge,
+    read_config,
+    resolve_aliases,
+)
+from ding_like.envs import ENV_CONFIG
+from ding_like.envs.make import make_env_fns
+from ding_like.envs.spaces import model_shapes
+from ding_like.policy import Policy
+from ding_like.utils import (
+    BUFFER_REGISTRY,
+    ENV_MANAGER_REGISTRY,
+    ENV_REGISTRY,
+    POLICY_REGISTRY,
+    import_modules,
+)
+from ding_like.worker import Evaluator, Learner, Replay, SampleCollector
+
+TOP_CONFIG: dict = dict(
+    exp_name="experiment",  # folder of the run
+    torch_threads=1,  # threads of torch's kernels; small networks are fastest with one
+    env_manager=dict(
+        type="base",  # base steps the env columns in this process
+    ),
+    policy=dict(
+        type=None,  # the algorithm's registered name
+        import_names=[],  # modules that register policies, hooks and model wrappers of your own
+    ),
+    replay_buffer=dict(
+        type="replay",  # the store's registered name
+    ),
+)
+
+
+@dataclass
+class Components:
+    """What a run is made of."""
+
+    cfg: CfgDict
+    seed: int
+    policy: Policy
+    collector: SampleCollector
+    evaluator: Evaluator
+    store: Replay
+    managers: tuple[Any, Any]
+
+    def close(self) -> None:
+        """Close the envs."""
+        for manager in self.managers:
+            manager.close()
+
+
+def full_config(input_cfg: Any, sets: tuple[str, ...] | list[str] = (), exp_name: str | None = None) -> CfgDict:
+    """The complete config of a run: class defaults, then the file, then `sets` (`policy.learn.batch_size=64`).
+
+    Args:
+        input_cfg: anything `read_config` takes.
+        exp_name: replaces the config's.
+
+    Raises ConfigError naming every wrong key or value; UnknownNameError for an unknown policy or manager.
+    """
+    user = apply_sets(join_config(*read_config(input_cfg)), sets)
+    if exp_name is not None:
+        user["exp_name"] = exp_name
+    policy_cls = policy_class(user)
+    defaults = config_defaults(user, policy_cls)
+    user = drop_obsolete(user, defaults)
+    user = resolve_aliases(user, defaults)
+    if user.get("policy", {}).get("type", "").endswith("_command"):
+        user.policy.type = user.policy.type.removesuffix("_command")
+    lenient = []
+    if not _ours(policy_cls):
+        lenient.append("policy")
+    env_type = get_path(user, "env.type")
+    if isinstance(env_type, str) and env_type in ENV_REGISTRY and not _ours(ENV_REGISTRY.get(env_type)):
+        lenient.append("env")
+    return fill_aliases(merge(defaults, user, lenient=lenient, owner="", elsewhere=_elsewhere))
+
+
+def policy_class(user: Any) -> type[Policy]:
+    """The class of `policy.type`; imports what `import_names` of policy and env name.
+
+    Raises ConfigError when the config names no policy.
+    """
+    section = user.get("policy") or {}
+    name = section.get("type")
+    if not isinstance(name, str):
+        raise ConfigError(f"policy.type is {name!r}; wanted the name of a policy, e.g. 'dqn' (in create_config)")
+    env = user.get("env") or {}
+    import_modules(env.get("import_names") or [])
+    return POLICY_REGISTRY.get(name.removesuffix("_command"), section.get("import_names") or [])
+
+
+def config_defaults(user: Any, policy_cls: type[Policy]) -> CfgDict:
+    """The defaults of every class that this config uses, in one tree."""
+    manager_type = (user.get("env_manager") or {}).get("type", TOP_CONFIG["env_manager"]["type"])
+    store_type = (user.get("replay_buffer") or {}).get("type", TOP_CONFIG["replay_buffer"]["type"])
+    env_type = (user.get("env") or {}).get("type")
+    env_own = {}
+    if isinstance(env_type, str) and env_type in ENV_REGISTRY:
+        env_own = getattr(ENV_REGISTRY.get(env_type), "config", {})
+    policy = deep_merge_defaults(
+        policy_cls.default_config() if hasattr(policy_cls, "default_config") else {},
+        {
+            "learn": {"learner": Learner.config},
+            "collect": {"collector": SampleCollector.config},
+            "eval": {"evaluator": Evaluator.config},
+            "other": {"replay_buffer": BUFFER_REGISTRY.get(store_type).config},
+        },
+    )
+    return deep_merge_defaults(
+        TOP_CONFIG,
+        {"env": deep_merge_defaults(ENV_CONFIG, {"manager": ENV_MANAGER_REGISTRY.get(manager_type).config}, env_own)},
+        {"policy": policy},
+    )
+
+
+def build(cfg: CfgDict, seed: int, env_setting: Any = None, model: nn.Module | None = None) -> Components:
+    """Envs, policy, collector, evaluator and store of a full config.
+
+    Raises ConfigError or TypeError where spaces and policy do not fit, EnvError where an env does not start.
+    """
+    made: list[Any] = []
+    try:
+        collect_envs = _manager(cfg, "collect", env_setting)
+        made.append(collect_envs)
+        eval_envs = _manager(cfg, "eval", env_setting)
+        made.append(eval_envs)
+        policy = build_policy(cfg, collect_envs, seed, model)
+        collector = SampleCollector(cfg.policy.collect, collect_envs, policy.collect_mode, seed)
+        evaluator = build_evaluator(cfg, eval_envs, policy, seed)
+        store = BUFFER_REGISTRY.build(cfg.replay_buffer.type, cfg.policy.other.replay_buffer, seed)
+    except BaseException:
+        for manager in made:
+            manager.close()
+        raise
+    return Components(cfg, seed, policy, collector, evaluator, store, (collect_envs, eval_envs))
+
+
+def build_policy(
+    cfg: CfgDict, manager: Any, seed: int, model: nn.Module | None = None, fields: list[str] | None = None
+) -> Policy:
+    """The policy for a manager's spaces. Raises ConfigError naming an action space that it does not serve."""
+    cls = policy_class(cfg)
+    space = type(manager.action_space).__name__
+    served = getattr(cls, "action_spaces", None)
+    if served is not None and space not in served:
+        raise ConfigError(
+            f"policy '{cfg.policy.type}' serves {' and '.join(served)} actions; env '{cfg.env.type or cfg.env.env_id}' has "
+            f"{manager.action_space}. Choose another policy or another env."
+        )
+    obs_shape, action_shape = model_shapes(manager.observation_space, manager.action_space)
+    return cls(
+        cfg.policy, model, fields, seed=seed, shapes={"obs_shape": obs_shape, "action_shape": action_shape}
+    )
+
+
+def build_evaluator(cfg: CfgDict, manager: Any, policy: Policy, seed: int) -> Evaluator:
+    """The evaluator over a manager of its own."""
+    return Evaluator(cfg.policy.eval.evaluator, manager, policy.eval_mode, seed)
+
+
+def _manager(cfg: CfgDict, role: str, env_setting: Any) -> Any:
+    num = cfg.env.collector_env_num if role == "collect" else cfg.env.evaluator_env_num
+    key = "collector_env_num" if role == "collect" else "evaluator_env_num"
+    if num < 1:
+        raise ConfigError(f"env.{key} is {num}; wanted at least 1")
+    evaluating = role == "eval"
+    return ENV_MANAGER_REGISTRY.build(
+        cfg.env_manager.type,
+        make_env_fns(cfg.env, num, role, env_setting),
+        cfg.env.manager,
+        role=role,
+        auto_reset=not evaluating,
+        seed_every_episode=evaluating,
+    )
+
+
+def eval_manager(cfg: CfgDict, env_setting: Any = None) -> Any:
+    """The evaluator's env manager alone."""
+    return _manager(cfg, "eval", env_setting)
+
+
+def _ours(cls: type) -> bool:
+    return cls.__module__.split(".")[0] == "ding_like"
+
+
+def _elsewhere(path: str) -> str | None:
+    """A hint for an unknown policy key that another policy has."""
+    if not path.startswith("policy."):
+        return None
+    inner = path.removeprefix("policy.")
+    for name in POLICY_REGISTRY.query():
+        if inner and get_path(POLICY_REGISTRY.get(name).default_config(), inner, None) is not None:
+            return f"it is a key of policy '{name}'"
+    return None

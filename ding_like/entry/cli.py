@@ -1,0 +1,230 @@
+"""The command `ding`. Torch is imported only once a run starts, so that `ding --help` is quick."""
+
+import json
+import linecache
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ding_like.config import to_plain
+from ding_like.config.yaml_io import dump_yaml
+from ding_like.utils.log import setup_console
+from ding_like.utils.registry import REGISTRIES, UnknownNameError, suggest
+
+INTERRUPTED = 130  # what a shell gives a program that Ctrl-C ended
+_PACKAGE = str(Path(__file__).parents[1])
+_PURPOSE = (ValueError, TypeError, LookupError, ImportError, OSError, RuntimeError)
+
+
+class _Count(click.ParamType):
+    """A whole number that may be written 1e5."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+        if number < 0 or number != int(number):
+            self.fail(f"{value!r} is not a whole number such as 100000 or 1e5", param, ctx)
+        return int(number)
+
+
+def _run_serial(config: str, seeds: tuple[int, ...], sets: tuple[str, ...], options: dict[str, Any]) -> None:
+    from ding_like.entry.serial_entry import serial_pipeline
+
+    names = {"env_step": "max_env_step", "train_iter": "max_train_iter"}
+    options = {names.get(key, key): value for key, value in options.items()}
+    exp_name = options.pop("exp_name", None)
+    if len(seeds) > 1 and exp_name is None:
+        from ding_like.entry.build import full_config
+
+        exp_name = full_config(config, sets=sets).exp_name
+    for seed in seeds:
+        folder = exp_name if len(seeds) == 1 else os.path.join(exp_name, f"seed_{seed}")
+        serial_pipeline(config, seed=seed, sets=sets, exp_name=folder, **options)
+
+
+def _run_eval(config: str, seeds: tuple[int, ...], sets: tuple[str, ...], options: dict[str, Any]) -> None:
+    from ding_like.entry.eval_entry import eval as evaluate
+
+    load_path = options.pop("load_path", None)
+    given = [f"--{name.replace('_', '-')}" for name in options]
+    if given or len(seeds) > 1:
+        raise click.UsageError(f"{', '.join(given) or 'more than one seed'}: no meaning with -m eval")
+    result = evaluate(config, seed=seeds[0], load_path=load_path, sets=sets)
+    click.echo(json.dumps({key: result[key] for key in ("eval_value", "eval_value_raw", "n_episode")}))
+
+
+_RUN_OPTIONS = ("env_step", "train_iter", "exp_name", "load_path", "on_exists")
+MODES = {"serial": _run_serial, "eval": _run_eval}
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        import ding_like
+
+        click.echo(f"ding_like {ding_like.__version__}")
+        ctx.exit()
+
+
+def _print_names(ctx: click.Context, _: click.Parameter, kind: str | None) -> None:
+    if kind is None:
+        return
+    if kind not in REGISTRIES:
+        raise UnknownNameError(f"no registry is called {kind!r}.{suggest(kind, REGISTRIES)} {_KINDS}")
+    click.echo("\n".join(REGISTRIES[kind].query()))
+    if kind == "env":
+        click.echo("(and any Gymnasium id)", err=True)
+    ctx.exit()
+
+
+_KINDS = f"Registries: {', '.join(sorted(REGISTRIES))}."
+_SET = click.option(
+    "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override a value: policy.learn.batch_size=64."
+)
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("-m", "--mode", type=click.Choice(list(MODES)), help="What to do with the config.")
+@click.option("-c", "--config", metavar="FILE", help="Config file (.py or .yaml).")
+@click.option(
+    "-s", "--seed", "seeds", type=int, multiple=True, help="May repeat: <exp_name>/seed_N each.  [0]"
+)
+@click.option("--env-step", type=_Count(), help="Stop after this many env steps.")
+@click.option("--train-iter", type=_Count(), help="Stop after this many gradient steps.")
+@click.option("--exp-name", metavar="PATH", help="Folder of the run.")
+@_SET
+@click.option("--load-path", metavar="CKPT", help="Checkpoint to start from, or to evaluate.")
+@click.option(
+    "--on-exists", type=click.Choice(["number", "error"]), help="If the folder exists: <exp_name>_1, or stop."
+)
+@click.option(
+    "-q", "--query", metavar="REGISTRY", callback=_print_names, is_eager=True, help=f"List names. {_KINDS}"
+)
+@click.option(
+    "-v", "--version", is_flag=True, callback=_print_version, is_eager=True, help="Show the version."
+)
+@click.option("--debug", is_flag=True, help="Show the traceback of any error (also DING_DEBUG=1).")
+@click.pass_context
+def cli(
+    ctx: click.Context,
+    mode: str | None,
+    config: str | None,
+    seeds: tuple[int, ...],
+    sets: tuple[str, ...],
+    debug: bool,
+    **options: Any,
+) -> None:
+    """Train and evaluate from one config file: ding -m serial -c FILE -s 0."""
+    if ctx.invoked_subcommand is not None:
+        if mode or config:
+            raise click.UsageError(f"-m and -c do not go with the command {ctx.invoked_subcommand!r}")
+        return
+    if mode is None and config is None:
+        click.echo(ctx.get_help())
+        return
+    if mode is None or config is None:
+        missing = "-m MODE" if mode is None else "-c FILE"
+        raise click.UsageError(f"{missing} is missing; a run needs both, as in: ding -m serial -c FILE -s 0")
+    run_options = {key: options[key] for key in _RUN_OPTIONS if options[key] is not None}
+    # As `python FILE` would find them: modules of the folder the command is given in.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    MODES[mode](config, seeds or (0,), sets, run_options)
+
+
+@cli.group("config")
+def config_group() -> None:
+    """Look at a config, check it, or write the reference of all keys."""
+
+
+@config_group.command("show")
+@click.argument("file")
+@_SET
+def config_show(file: str, sets: tuple[str, ...]) -> None:
+    """Print FILE merged with every default, as YAML."""
+    from ding_like.entry.build import full_config
+
+    click.echo(dump_yaml(to_plain(full_config(file, sets=sets))), nl=False)
+
+
+@config_group.command("check")
+@click.argument("file")
+@_SET
+def config_check(file: str, sets: tuple[str, ...]) -> None:
+    """Check every key and value of FILE; exit code 0 if all are right."""
+    from ding_like.entry.build import full_config
+
+    full_config(file, sets=sets)
+    click.echo(f"{file}: ok")
+
+
+@config_group.command("reference")
+@click.option("--write", "path", metavar="PATH", help="Write it to a file instead of printing it.")
+def config_reference(path: str | None) -> None:
+    """Print every key of every built-in class: default and meaning, as Markdown."""
+    from ding_like.entry.reference import reference
+
+    if path is None:
+        click.echo(reference(), nl=False)
+    else:
+        Path(path).write_text(reference(), encoding="utf-8")
+
+
+@cli.command("check-env")
+@click.argument("env_id")
+@click.option("--import-names", multiple=True, metavar="MODULE", help="Module that registers it; may repeat.")
+def check_env_command(env_id: str, import_names: tuple[str, ...]) -> None:
+    """Step an environment and report what would break training: ding check-env CartPole-v1."""
+    from ding_like.envs.check import check_env
+
+    for line in check_env(env_id, import_names=import_names):
+        click.echo(line)
+
+
+def _is_deliberate(error: BaseException) -> bool:
+    """Whether the error is a message to the user: a class of ours, or one that our code raised by `raise`."""
+    if type(error).__module__.startswith("ding_like."):
+        return True
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or not isinstance(error, _PURPOSE) or not frames[-1].filename.startswith(_PACKAGE):
+        return False
+    return linecache.getline(frames[-1].filename, frames[-1].lineno or 0).lstrip().startswith("raise ")
+
+
+def _report(error: Exception, debug: bool) -> None:
+    if debug or not _is_deliberate(error):
+        traceback.print_exception(error)
+        return
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    click.echo(f"Error: {text or type(error).__name__}", err=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0, 1 error, 2 wrong usage, 130 Ctrl-C."""
+    arguments = sys.argv[1:] if argv is None else argv
+    debug = "--debug" in arguments or os.environ.get("DING_DEBUG", "") not in ("", "0")
+    setup_console()
+    try:
+        return cli.main(arguments, prog_name="ding", standalone_mode=False) or 0
+    except (
+        click.exceptions.Abort
+    ):  # what click makes of KeyboardInterrupt; the run has written its checkpoint
+        click.echo("Interrupted.", err=True)
+        return INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except Exception as error:  # the outermost frame: everything is shown, nothing hidden
+        _report(error, debug)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""Training in one process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from ding_like.config import CfgDict
+from ding_like.entry.build import Components, build, full_config
+from ding_like.entry.loop import SyncLoop
+from ding_like.entry.run_folder import RunFolder
+from ding_like.policy import Policy
+from ding_like.torch_utils.checkpoint import CheckpointError, load_checkpoint, load_model_state, save_checkpoint
+from ding_like.utils.log import Logger, get_logger, setup_console
+from ding_like.utils.progress import Progress
+from ding_like.utils.seed import set_global_seed
+from ding_like.worker import Learner
+
+
+def serial_pipeline(
+    input_cfg: Any,
+    seed: int = 0,
+    env_setting: Any = None,
+    model: nn.Module | None = None,
+    max_train_iter: int = int(1e10),
+    max_env_step: int = int(1e10),
+    *,
+    sets: tuple[str, ...] | list[str] = (),
+    exp_name: str | None = None,
+    on_exists: str = "number",
+    load_path: str | None = None,
+) -> Policy:
+    """Train a policy in this process; off-policy: collect, then update from replay, in turn.
+
+    Args:
+        input_cfg: a file, a `(main_config, create_config)` tuple or one dictionary.
+        seed: of everything random in the run.
+        env_setting: envs in place of the config's (see `envs.make.make_env_fns`).
+        model: a network in place of the config's.
+        max_train_iter, max_env_step: limits in gradient and env steps.
+        sets: overrides, `'policy.learn.batch_size=64'`.
+        exp_name: the run's folder, in place of the config's.
+        on_exists: 'number' takes `<exp_name>_1` where the folder exists, 'error' raises.
+        load_path: a checkpoint to start from (weights and optimiser; counters start at 0).
+
+    Returns:
+        The trained policy.
+
+    Raises ConfigError, EnvError, CheckpointError, FloatingPointError (NaN, named). On an error or Ctrl-C the results so
+    far, and a checkpoint if the weights are finite, are written before it is raised.
+    """
+    cfg = full_config(input_cfg, sets, exp_name)
+    setup_console()
+    with _torch_threads(int(cfg.torch_threads)):
+        set_global_seed(seed)
+        parts = build(cfg, seed, env_setting, model)
+        try:
+            if load_path is not None:
+                _load(parts, load_path)
+            _run(parts, RunFolder(cfg.exp_name, on_exists), max_train_iter, max_env_step)
+        finally:
+            parts.close()
+    return parts.policy
+
+
+def _run(parts: Components, folder: RunFolder, max_train_iter: int, max_env_step: int) -> None:
+    cfg, start = parts.cfg, time.perf_counter()
+    cfg.exp_name = str(folder.path)
+    folder.save_config(_saved_config(cfg, parts.seed))
+    with Logger(folder.path) as logger, Progress(max_env_step, max_train_iter) as progress:
+        learner: Learner
+
+        def save(name: str) -> None:
+            path = folder.ckpt_best if name == "ckpt_best" else folder.ckpt_iteration(learner.train_iter)
+            counters = {"train_iter": learner.train_iter, "envstep": parts.collector.envstep}
+            save_checkpoint(path, cfg.policy.type, parts.policy.learn_mode.state_dict(), counters)
+
+        learner = Learner(cfg.policy.learn.learner, parts.policy.learn_mode, logger, save)
+        loop = SyncLoop(parts, learner, logger, save, progress, max_train_iter, max_env_step)
+        try:
+            loop.run()
+        except BaseException as err:
+            _save_after(err, save)
+            raise
+        else:
+            save("last")
+        finally:
+            folder.save_result(
+                env_step=parts.collector.envstep,
+                train_iter=learner.train_iter,
+                stop=loop.stopped,
+                eval_value=loop.result.get("eval_value"),
+                eval_value_raw=loop.result.get("eval_value_raw"),
+                seed=parts.seed,
+                wall_time_s=time.perf_counter() - start,
+            )
+    value = loop.result["eval_value"]
+    reason = f"stop value {parts.evaluator.stop_value:g} reached" if loop.stopped else "limit reached"
+    get_logger().info(
+        f"{reason}: mean return {value:.2f} over {loop.result['n_episode']} episodes after "
+        f"{parts.collector.envstep:,} env steps, {learner.train_iter:,} gradient steps, "
+        f"{time.perf_counter() - start:.1f} s. Results: {folder.path}"
+    )
+
+
+def _save_after(err: BaseException, save: Any) -> None:
+    """A checkpoint of a run that did not end by itself; the error in hand stays the one that is raised."""
+    try:
+        save("last")
+    except CheckpointError as reason:
+        get_logger().warning(f"after {type(err).__name__}: {reason}")
+
+
+def _saved_config(cfg: CfgDict, seed: int) -> CfgDict:
+    return CfgDict({**cfg, "seed": seed})
+
+
+def _load(parts: Components, path: str) -> None:
+    content = load_checkpoint(path, parts.cfg.policy.type)
+    load_model_state(parts.policy.get_model(), content["state"]["model"], path)
+    parts.policy.learn_mode.load_state_dict(content["state"])
+
+
+@contextmanager
+def _torch_threads(threads: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,269 @@
+"""The in-process env manager: B env columns stepped one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from ding_like.data import Infos, tree_index, tree_map, tree_write
+from ding_like.envs.adapter import wrap_env
+from ding_like.envs.base_env import EnvError, EnvTimestep
+from ding_like.envs.spaces import LeafBatch, obs_batch
+from ding_like.utils import ENV_MANAGER_REGISTRY
+from ding_like.utils.seed import episode_seed
+
+
+@ENV_MANAGER_REGISTRY.register("base")
+class BaseEnvManager:
+    """B envs in this process behind one batched API; every array it returns is fresh, so a caller may keep it.
+
+    Args:
+        env_fns: one factory an env column; what it returns goes through `wrap_env`.
+        cfg: the manager's section of the config (this manager has no settings).
+        role: 'collect' or 'eval'; part of every seed.
+        auto_reset: reset an ended column in the same step. `timestep.obs` is the true next observation either way;
+            `ready_obs` then holds the reset one.
+        seed_every_episode: seed the k-th reset of a column by `episode_seed(seed, role, column, k)`; without it only the
+            first reset is seeded and the env's own generator goes on.
+
+    Attributes:
+        ready_obs: tree `[B, ...]` to act on next. The same object as the last `timestep.obs` when nothing ended.
+        finished: episodes ended since `take_finished`: dicts of `column, length, return_, return_raw, info`.
+
+    Raises EnvError when an env raises or returns what its spaces do not describe.
+    """
+
+    config: dict = {}
+
+    def __init__(
+        self,
+        env_fns: Sequence[Callable[[], Any]],
+        cfg: Any = None,
+        role: str = "collect",
+        auto_reset: bool = True,
+        seed_every_episode: bool = False,
+    ) -> None:
+        if not env_fns:
+            raise ValueError("env_fns is empty; wanted one env factory for each column")
+        self.role, self.auto_reset, self.seed_every_episode = role, auto_reset, seed_every_episode
+        self.env_num = len(env_fns)
+        self.finished: list[dict] = []
+        self.ready_obs: Any = None
+        self._seed = 0
+        self._running = self._closed = False
+        self._envs: list[gymnasium.Env] = []
+        self._names = [getattr(fn, "__name__", type(fn).__name__) for fn in env_fns]
+        self._columns = range(self.env_num)
+        self._resets = [0] * self.env_num
+        self._returns = np.zeros(self.env_num)
+        self._lengths = np.zeros(self.env_num, np.int64)
+        self._waiting: set[int] = set()
+        self._make(env_fns)
+        self.observation_space = self._envs[0].observation_space
+        self.action_space = self._envs[0].action_space
+        self._obs = obs_batch(self.observation_space)
+        # Arrays take a path without calls; everything else is written entry by entry.
+        self._shape = self._obs.shape if isinstance(self._obs, LeafBatch) and self._obs.shape else None
+        self._action_shape = self.action_space.shape
+        self._discrete = isinstance(self.action_space, spaces.Discrete)
+        self._steps = [env.step for env in self._envs]
+
+    def _make(self, env_fns: Sequence[Callable[[], Any]]) -> None:
+        try:
+            for b, make in enumerate(env_fns):
+                try:
+                    env = wrap_env(make())
+                except Exception as err:
+                    raise self._error(b, "making it", err) from err
+                self._names[b] = (
+                    env.spec.id if env.spec else type(getattr(env.unwrapped, "env", env.unwrapped)).__name__
+                )
+                self._envs.append(env)
+                for kind in ("observation_space", "action_space"):
+                    first, other = getattr(self._envs[0], kind), getattr(env, kind)
+                    if first != other:
+                        raise EnvError(
+                            f"env column {b} ({self._names[b]}) has the {kind} {other}, column 0 ({self._names[0]}) has "
+                            f"{first}; all columns of a manager need the same spaces"
+                        )
+        except EnvError:
+            self.close()
+            raise
+
+    def launch(self, seed: int) -> Any:
+        """Reset every column with the seed of its episode 0; returns `ready_obs`."""
+        self._seed, self._running = seed, not self._closed
+        self._resets = [0] * self.env_num
+        self.finished = []
+        return self.reset()
+
+    def reset(self, columns: Sequence[int] | None = None) -> Any:
+        """Start a new episode in `columns` (all by default), dropping open ones; returns `ready_obs`."""
+        if not self._running:
+            self._check_running(columns)
+        first = self.ready_obs is None
+        self.ready_obs = self._obs.empty(self.env_num) if first else tree_map(np.copy, self.ready_obs)
+        self._reset_into(self.ready_obs, self._columns if columns is None else columns)
+        return self.ready_obs
+
+    def _reset_into(self, ready: Any, columns: Sequence[int]) -> None:
+        for b in columns:
+            episode = self._resets[b]
+            seeded = episode == 0 or self.seed_every_episode
+            self._lengths[b] = 0
+            try:
+                obs, _ = self._envs[b].reset(
+                    seed=episode_seed(self._seed, self.role, b, episode) if seeded else None
+                )
+                self._obs.check(obs)
+            except Exception as err:
+                raise self._error(b, "reset()", err) from err
+            self._obs.write(ready, b, obs)
+            self._resets[b] += 1
+            self._returns[b] = 0
+            self._waiting.discard(b)
+
+    def step(self, action: Any, columns: Sequence[int] | None = None) -> Any:
+        """One step in every column, or in `columns` only.
+
+        Args:
+            action: array `[b, ...]`, one row a stepped column.
+        Returns:
+            EnvTimestep of `[b]` fields: reward float32, flags bool, `info` an `Infos` of b dicts.
+        """
+        if not self._running or self._waiting:
+            self._check_running(columns)
+        every = self._columns if columns is None else [int(b) for b in columns]
+        obs, rewards, terminated, truncated, infos = self._step_all(
+            every, self._action_rows(action, len(every))
+        )
+        reward = np.array(rewards)
+        if reward.shape != (len(every),):
+            self._reject_reward(every, rewards)
+        if columns is None:
+            self._returns += reward
+            self._lengths += 1
+            self.ready_obs = obs
+        else:
+            self._returns[every] += reward
+            self._lengths[every] += 1
+            self.ready_obs = tree_map(np.copy, self.ready_obs)
+            tree_write(self.ready_obs, every, obs)
+        if True in terminated or True in truncated:
+            flags = np.array(terminated, bool), np.array(truncated, bool)
+            done = flags[0] | flags[1]
+            self._end(every, done, infos)
+        else:
+            n = len(every)
+            done, flags = np.zeros(n, bool), (np.zeros(n, bool), np.zeros(n, bool))
+        return EnvTimestep(obs, reward.astype(np.float32), done, Infos(infos), *flags)
+
+    def _step_all(self, columns: Sequence[int], actions: Sequence) -> tuple[Any, list, list, list, list]:
+        """Step env by env. An observation is copied before the next env runs: envs may share or reuse their arrays."""
+        n = len(columns)
+        obs = self._obs.empty(n)
+        rewards, terminated, truncated, infos = [None] * n, [None] * n, [None] * n, [None] * n
+        write, shape = self._obs.write, self._shape
+        steps = self._steps if columns is self._columns else [self._steps[b] for b in columns]
+        j = 0
+        try:
+            for j, step in enumerate(steps):
+                o, rewards[j], terminated[j], truncated[j], infos[j] = step(actions[j])
+                if shape is None:
+                    write(obs, j, o)
+                elif o.shape == shape:
+                    obs[j] = o
+                else:
+                    self._obs.check(o)
+        except Exception as err:
+            raise self._error(columns[j], f"step({actions[j]!r})", err) from err
+        return obs, rewards, terminated, truncated, infos
+
+    def _action_rows(self, action: Any, n: int) -> Sequence:
+        """One action a column, in the form the space's own `sample` has."""
+        shape = self._action_shape
+        if shape is None:
+            return [tree_index(action, j) for j in range(n)]
+        action = np.asarray(action)
+        if action.shape != (n, *shape):
+            raise ValueError(
+                f"actions have shape {action.shape}; wanted {(n, *shape)}: {n} columns of the action space "
+                f"{self.action_space}"
+            )
+        return action.tolist() if self._discrete else list(np.array(action, self.action_space.dtype))
+
+    def _end(self, columns: Sequence[int], done: np.ndarray, infos: list) -> None:
+        ended = []
+        for j in done.nonzero()[0].tolist():
+            ended.append(columns[j])
+            self.finished.append(self._episode(columns[j], infos[j]))
+        if not self.auto_reset:
+            self._waiting.update(ended)
+            return
+        self.ready_obs = tree_map(np.copy, self.ready_obs)
+        self._reset_into(self.ready_obs, ended)
+
+    def _episode(self, b: int, info: dict) -> dict:
+        total = float(self._returns[b])
+        raw = info["episode"]["r"] if "episode" in info else info.get("eval_episode_return", total)
+        numbers = {
+            k: float(v) for k, v in info.items() if isinstance(v, (bool, int, float, np.number, np.bool_))
+        }
+        return {
+            "column": b,
+            "length": int(self._lengths[b]),
+            "return_": total,
+            "return_raw": float(np.asarray(raw).reshape(())),
+            "info": numbers,
+        }
+
+    def take_finished(self) -> list[dict]:
+        """The episodes in `finished`, which is emptied."""
+        taken, self.finished = self.finished, []
+        return taken
+
+    def close(self) -> None:
+        """Close every env, also when one of them raises; the first error is raised at the end. Idempotent."""
+        self._running, self._closed = False, True
+        envs, self._envs = self._envs, []
+        errors = []
+        for b, env in enumerate(envs):
+            try:
+                env.close()
+            except Exception as err:
+                errors.append((b, err))
+        if errors:
+            b, err = errors[0]
+            raise self._error(b, "close()", err) from err
+
+    def _check_running(self, columns: Sequence[int] | None) -> None:
+        if self._closed:
+            raise EnvError("the env manager is closed; make a new one")
+        if not self._running:
+            raise EnvError("the env manager has no running episodes; call launch(seed) first")
+        waiting = sorted(
+            self._waiting if columns is None else self._waiting.intersection(int(b) for b in columns)
+        )
+        if waiting:
+            raise EnvError(
+                f"the episodes of columns {waiting} have ended; call reset({waiting}) or leave them out"
+            )
+
+    def _reject_reward(self, columns: Sequence[int], rewards: list) -> None:
+        for b, reward in zip(columns, rewards):
+            if np.ndim(reward) != 0:
+                cause = TypeError(f"the reward has shape {np.shape(reward)}; wanted one number")
+                raise self._error(b, "step()", cause)
+
+    def _error(self, b: int, call: str, cause: Exception) -> EnvError:
+        at = f" after {self._lengths[b]} steps of its episode" if self._running else ""
+        return EnvError(
+            f"env '{self._names[b]}', column {b} ({self.role}): {call} raised {type(cause).__name__}{at}: {cause}"
+        )
+
+
+ENV_MANAGER_REGISTRY.register("base_v2", BaseEnvManager)

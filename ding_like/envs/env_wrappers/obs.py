@@ -1,0 +1,108 @@
+"""Wrappers that change the observation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from ding_like.utils import ENV_WRAPPER_REGISTRY, suggest
+
+
+def _box(env: gymnasium.Env, name: str) -> spaces.Box:
+    space = env.observation_space
+    if not isinstance(space, spaces.Box):
+        raise ValueError(
+            f"{name} got the observation space {space}; wanted a Box: pick one entry with select_obs(keep='key') first"
+        )
+    return space
+
+
+@ENV_WRAPPER_REGISTRY.register("frame_stack")
+class FrameStack(gymnasium.Wrapper):
+    """The last `n` observations, oldest first, in their own dtype; a reset fills all `n` with the first one.
+
+    An observation `[H, W]` or `[D]` becomes `[n, H, W]` or `[n, D]`; `[C, H, W]` becomes `[n * C, H, W]`.
+    """
+
+    def __init__(self, env: gymnasium.Env, n: int = 4) -> None:
+        super().__init__(env)
+        space = _box(env, "frame_stack")
+        if n < 1:
+            raise ValueError(f"frame_stack has n={n}; wanted at least 1")
+        joined = len(space.shape) > 2
+        self._lead = (1,) if not joined else ()
+        self._width = space.shape[0] if joined else 1
+        self._frames: np.ndarray | None = None
+        repeat = (n, *(1,) * (len(space.shape) - joined))
+        low, high = (np.tile(a if joined else a[None], repeat) for a in (space.low, space.high))
+        self._n = n
+        self.observation_space = spaces.Box(low, high, dtype=space.dtype.type)
+
+    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict]:
+        obs, info = self.env.reset(**kwargs)
+        self._frames = np.concatenate([self._frame(obs)] * self._n)
+        return self._frames, info
+
+    def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        assert self._frames is not None
+        self._frames = np.concatenate((self._frames[self._width :], self._frame(obs)))
+        return self._frames, reward, terminated, truncated, info
+
+    def _frame(self, obs: np.ndarray) -> np.ndarray:
+        return obs.reshape(self._lead + obs.shape)
+
+
+@ENV_WRAPPER_REGISTRY.register("channels_first")
+class ChannelsFirst(gymnasium.ObservationWrapper):
+    """Images `[H, W, C]` as `[C, H, W]`, the order of torch's convolutions."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        space = _box(env, "channels_first")
+        if len(space.shape) != 3:
+            raise ValueError(f"channels_first got observations of shape {space.shape}; wanted [H, W, C]")
+        low, high = (a.transpose(2, 0, 1) for a in (space.low, space.high))
+        self.observation_space = spaces.Box(low, high, dtype=space.dtype.type)
+
+    def observation(self, obs: np.ndarray) -> np.ndarray:
+        return obs.transpose(2, 0, 1)
+
+
+@ENV_WRAPPER_REGISTRY.register("select_obs")
+class SelectObs(gymnasium.ObservationWrapper):
+    """Some entries of a Dict observation.
+
+    Args:
+        keep: keys to keep; a single string gives that entry itself instead of a Dict.
+        drop: keys to leave out.
+    """
+
+    def __init__(
+        self, env: gymnasium.Env, keep: Sequence[str] | str | None = None, drop: Sequence[str] = ()
+    ) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        if not isinstance(space, spaces.Dict):
+            raise ValueError(f"select_obs got the observation space {space}; wanted a Dict")
+        if isinstance(drop, str):
+            drop = [drop]
+        for key in [*([keep] if isinstance(keep, str) else keep or ()), *drop]:
+            if key not in space.spaces:
+                raise ValueError(
+                    f"select_obs names the key '{key}', which the observation has not: its keys are {list(space.spaces)}."
+                    f"{suggest(key, space.spaces)}"
+                )
+        self._only = keep if isinstance(keep, str) else None
+        self._keys = [k for k in (space.spaces if keep is None else keep) if k not in drop]
+        if self._only is not None:
+            self.observation_space = space[self._only]
+        else:
+            self.observation_space = spaces.Dict({k: space[k] for k in self._keys})
+
+    def observation(self, obs: dict) -> Any:
+        return obs[self._only] if self._only is not None else {k: obs[k] for k in self._keys}

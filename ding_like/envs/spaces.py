@@ -1,0 +1,198 @@
+"""Spaces: conversion by name, what a model is told of them, and batches of observations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from ding_like.data import ArrayDict
+
+UNSERVED = {
+    "Text": "drop it with wrappers=[dict(type='select_obs', drop=['{key}'])] or encode it as numbers in the env",
+    "Sequence": "pad it to a fixed length in the env and declare a Box",
+    "Graph": "flatten it to fixed-size arrays in the env and declare a Dict of Boxes",
+    "OneOf": "declare a Dict with one entry for every alternative",
+}
+
+
+def to_gymnasium(space: Any, path: str = "space") -> spaces.Space:
+    """`space` as a Gymnasium space; spaces of other packages are recognised by their class name.
+
+    Raises TypeError naming the class of a space that has no counterpart.
+    """
+    if isinstance(space, spaces.Space):
+        return space
+    kind = type(space).__name__
+    if kind == "Box":
+        return spaces.Box(space.low, space.high, space.shape, np.dtype(space.dtype).type)
+    if kind == "Discrete":
+        return spaces.Discrete(int(space.n), start=int(getattr(space, "start", 0)))
+    if kind == "MultiDiscrete":
+        return spaces.MultiDiscrete(np.asarray(space.nvec))
+    if kind == "MultiBinary":
+        return spaces.MultiBinary(space.n if isinstance(space.n, int) else tuple(space.n))
+    if kind == "Dict":
+        return spaces.Dict({k: to_gymnasium(s, f"{path}.{k}") for k, s in space.spaces.items()})
+    if kind == "Tuple":
+        return spaces.Tuple([to_gymnasium(s, f"{path}.{i}") for i, s in enumerate(space.spaces)])
+    raise TypeError(
+        f"{path} is a {type(space).__module__}.{kind}; wanted a Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple "
+        "space of gymnasium or gym"
+    )
+
+
+def children(space: spaces.Space) -> Iterator[tuple[Any, spaces.Space]]:
+    """Pairs (key, space) of a Dict, (position, space) of a Tuple."""
+    if isinstance(space, spaces.Dict):
+        return iter(space.spaces.items())
+    assert isinstance(space, spaces.Tuple)
+    return iter(enumerate(space.spaces))
+
+
+def _check_leaf(space: spaces.Space, path: str) -> None:
+    kind = type(space).__name__
+    if not isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
+        advice = UNSERVED.get(kind, "declare a Box, Discrete, MultiDiscrete or MultiBinary space")
+        raise TypeError(
+            f"{path} is a {kind} space, which cannot be batched; {advice.format(key=path.split('.')[-1])}"
+        )
+    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim != 1:
+        raise TypeError(
+            f"{path} is a MultiDiscrete of shape {space.shape}; wanted one axis: flatten it in the env"
+        )
+
+
+def obs_spec(space: spaces.Space, path: str = "obs") -> Any:
+    """What a model is told of an observation space, as plain ints, lists and dicts (fit for a YAML file).
+
+    Box and MultiBinary: int (one axis) or list; Discrete, MultiDiscrete: `{'@one_hot': [n, ...]}`; Dict: by key;
+    Tuple: `{'@tuple': [...]}`. Raises TypeError for spaces that cannot be batched, naming the key.
+    """
+    if isinstance(space, spaces.Dict):
+        return {k: obs_spec(s, f"{path}.{k}") for k, s in children(space)}
+    if isinstance(space, spaces.Tuple):
+        return {"@tuple": [obs_spec(s, f"{path}.{k}") for k, s in children(space)]}
+    _check_leaf(space, path)
+    if isinstance(space, spaces.Discrete):
+        return {"@one_hot": [int(space.n)]}
+    if isinstance(space, spaces.MultiDiscrete):
+        return {"@one_hot": [int(n) for n in space.nvec]}
+    assert space.shape is not None
+    if len(space.shape) == 0:
+        raise TypeError(
+            f"{path} is a {type(space).__name__} of shape (); wanted at least one axis: use shape (1,)"
+        )
+    return int(space.shape[0]) if len(space.shape) == 1 else [int(n) for n in space.shape]
+
+
+def action_spec(space: spaces.Space) -> Any:
+    """What a model is told of an action space: Discrete int, MultiDiscrete list of ints, Box int or list."""
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        _check_leaf(space, "action")
+        return int(space.n) if isinstance(space, spaces.Discrete) else [int(n) for n in space.nvec]
+    if isinstance(space, spaces.Box) and len(space.shape) > 0:
+        return int(space.shape[0]) if len(space.shape) == 1 else [int(n) for n in space.shape]
+    raise TypeError(f"the action space is {space}; wanted Discrete, MultiDiscrete with one axis, or Box")
+
+
+def model_shapes(observation_space: spaces.Space, action_space: spaces.Space) -> tuple[Any, Any]:
+    """`(obs_shape, action_shape)` for a model's constructor; see `obs_spec` and `action_spec`."""
+    return obs_spec(observation_space), action_spec(action_space)
+
+
+def buffer_dtype(dtype: Any) -> np.dtype:
+    """The dtype observations are kept in: float64 becomes float32, every other keeps its own."""
+    dtype = np.dtype(dtype)
+    return np.dtype(np.float32) if dtype == np.float64 else dtype
+
+
+class LeafBatch:
+    """Writes the observations of one array (or number) space into `[B, ...]`."""
+
+    def __init__(self, space: spaces.Space, path: str) -> None:
+        _check_leaf(space, path)
+        assert space.shape is not None
+        self.path, self.space = path, space
+        self.shape = space.shape
+        self.dtype = buffer_dtype(space.dtype)
+
+    def empty(self, n: int) -> np.ndarray:
+        return np.empty((n, *self.shape), self.dtype)
+
+    def write(self, batch: np.ndarray, b: int, obs: Any) -> None:
+        if np.shape(obs) != self.shape:
+            raise self.wrong_shape(obs)
+        batch[b] = obs
+
+    def wrong_shape(self, obs: Any) -> ValueError:
+        return ValueError(
+            f"{self.path} has shape {np.shape(obs)}; wanted {self.shape}, as its space {self.space} says"
+        )
+
+    def check(self, obs: Any) -> None:
+        """Raises ValueError or TypeError unless type, shape and kind of numbers are those of the space."""
+        if type(obs) is np.ndarray and obs.dtype == self.space.dtype and obs.shape == self.shape:
+            return
+        scalar = self.shape == () and isinstance(obs, (int, float, np.generic))
+        if not scalar and not isinstance(obs, np.ndarray):
+            wanted = "a number" if self.shape == () else "a numpy array"
+            raise TypeError(
+                f"{self.path} is a {type(obs).__name__}; wanted {wanted} of its space {self.space}"
+            )
+        if np.shape(obs) != self.shape:
+            raise self.wrong_shape(obs)
+        got = np.asarray(obs).dtype
+        if not np.can_cast(got, self.dtype, "same_kind"):
+            raise TypeError(
+                f"{self.path} has dtype {got} where its space says {self.space.dtype}; writing it would change the "
+                f"numbers: return obs.astype('{self.space.dtype}') or declare the space with dtype {got}"
+            )
+
+
+class NodeBatch:
+    """Writes Dict or Tuple observations: one `LeafBatch` or `NodeBatch` for every entry."""
+
+    def __init__(self, space: spaces.Space, path: str) -> None:
+        self.path = path
+        self.is_dict = isinstance(space, spaces.Dict)
+        self.parts = {k: obs_batch(s, f"{path}.{k}") for k, s in children(space)}
+
+    def empty(self, n: int) -> Any:
+        made = {k: part.empty(n) for k, part in self.parts.items()}
+        return ArrayDict(made) if self.is_dict else tuple(made.values())
+
+    def write(self, batch: Any, b: int, obs: Any) -> None:
+        for k, part in self.parts.items():
+            part.write(batch[k], b, obs[k])
+
+    def check(self, obs: Any) -> None:
+        if self.is_dict and not isinstance(obs, dict):
+            raise TypeError(
+                f"{self.path} is a {type(obs).__name__}; wanted a dict with keys {list(self.parts)}"
+            )
+        if not self.is_dict and not (isinstance(obs, tuple) and len(obs) == len(self.parts)):
+            size = f" of {len(obs)}" if isinstance(obs, tuple) else ""
+            raise TypeError(
+                f"{self.path} is a {type(obs).__name__}{size}; wanted a tuple of {len(self.parts)}"
+            )
+        if self.is_dict and obs.keys() != self.parts.keys():
+            raise ValueError(
+                f"{self.path} has the keys {list(obs)}; wanted {list(self.parts)}, as its space says"
+            )
+        for k, part in self.parts.items():
+            part.check(obs[k])
+
+
+def obs_batch(space: spaces.Space, path: str = "obs") -> LeafBatch | NodeBatch:
+    """How the observations of B columns of `space` become one tree `[B, ...]`. Raises TypeError as `obs_spec`."""
+    return (
+        NodeBatch(space, path) if isinstance(space, (spaces.Dict, spaces.Tuple)) else LeafBatch(space, path)
+    )
+
+
+def check_obs(space: spaces.Space, obs: Any) -> None:
+    """Raises ValueError or TypeError naming the entry of `obs` that `space` does not describe (bounds aside)."""
+    obs_batch(space).check(obs)

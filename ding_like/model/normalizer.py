@@ -1,0 +1,109 @@
+"""Observation normaliser as part of the model: its statistics are buffers, saved and sent like parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ding_like.data import tree_map, tree_paths
+from ding_like.torch_utils.network.encoder import children, is_image
+
+
+class RunningStatistics(nn.Module):
+    """Mean and variance of a vector over all rows fed to `update` (Chan et al. 1983, parallel form), in float64."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
+        self.register_buffer("var", torch.ones(shape, dtype=torch.float64))
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.mean: torch.Tensor
+        self.var: torch.Tensor
+        self.count: torch.Tensor
+
+    def update(self, rows: np.ndarray) -> None:
+        """Take in rows `[N, *shape]`."""
+        batch = torch.as_tensor(np.asarray(rows, np.float64), device=self.mean.device)
+        n = batch.shape[0]
+        total = self.count + n
+        delta = batch.mean(0) - self.mean
+        m2 = self.var * self.count + batch.var(0, unbiased=False) * n + delta**2 * self.count * n / total
+        self.mean += delta * n / total
+        self.var.copy_(m2 / total)
+        self.count.copy_(total)
+
+    def forward(self, x: torch.Tensor, eps: float, clip: float) -> torch.Tensor:
+        """`(x - mean) / sqrt(var + eps)`, clipped to `[-clip, clip]`."""
+        return ((x - self.mean) / torch.sqrt(self.var + eps)).clamp(-clip, clip).float()
+
+
+class NormalizedModel(nn.Module):
+    """A model whose vector observations are normalised by running statistics.
+
+    Images and one-hot inputs pass unchanged. `update` is the only thing that moves the statistics.
+    """
+
+    def __init__(self, model: nn.Module, obs_shape: Any, clip: float = 10.0, eps: float = 1e-8) -> None:
+        super().__init__()
+        self.model = model
+        self.clip, self.eps = clip, eps
+        self._keys = _vector_paths(obs_shape)
+        self.statistics = nn.ModuleDict({_safe(k): RunningStatistics(shape) for k, shape in self._keys.items()})
+        if not self._keys:
+            raise ValueError(f"norm_obs: the observation {obs_shape!r} has no vector part to normalise")
+
+    def update(self, obs: Any) -> None:
+        """Take in raw observations `[N, ...]` (or `[T, B, ...]`), numpy."""
+        for path, leaf in tree_paths(obs):
+            if path in self._keys:
+                self.statistics[_safe(path)].update(leaf.reshape((-1, *self._keys[path])))
+
+    def normalize(self, obs: Any) -> Any:
+        """The observation tree with its vector leaves normalised (torch)."""
+        paths = iter([path for path, _ in tree_paths(obs)])
+
+        def leaf(x: torch.Tensor) -> torch.Tensor:
+            path = next(paths)
+            return self.statistics[_safe(path)](x, self.eps, self.clip) if path in self._keys else x
+
+        return tree_map(leaf, obs)
+
+    def forward(self, x: Any, **kwargs: Any) -> Any:
+        """The inner model on normalised observations; `x` is an observation or `{'obs': ..., 'prev_state': ...}`."""
+        if isinstance(x, dict) and "prev_state" in x:
+            return self.model({**x, "obs": self.normalize(x["obs"])}, **kwargs)
+        return self.model(self.normalize(x), **kwargs)
+
+    def numpy_ready(self) -> bool:
+        """Whether the inner model has a NumPy forward and the observation is one vector."""
+        ready = getattr(self.model, "numpy_ready", None)
+        return ready is not None and ready() and list(self._keys) == [""]
+
+    def numpy_forward(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        """As `forward`, in NumPy."""
+        s = self.statistics[_safe("")]
+        scaled = (x - s.mean.numpy()) / np.sqrt(s.var.numpy() + self.eps)
+        return self.model.numpy_forward(scaled.clip(-self.clip, self.clip).astype(np.float32))  # type: ignore[operator]
+
+
+def _safe(path: str) -> str:
+    return "obs" + ("_" + path.replace(".", "_") if path else "")
+
+
+def _vector_paths(spec: Any, prefix: str = "") -> dict[str, tuple[int, ...]]:
+    subs = children(spec)
+    if subs is not None:
+        found: dict[str, tuple[int, ...]] = {}
+        for key, sub in subs.items():
+            found.update(_vector_paths(sub, f"{prefix}.{key}" if prefix else key))
+        return found
+    if isinstance(spec, int):
+        return {prefix: (spec,)}
+    if isinstance(spec, dict) or is_image(spec):
+        return {}
+    return {prefix: tuple(spec)}
+
+

@@ -1,0 +1,383 @@
+"""The base policy: everything that does not differ between algorithms.
+
+A policy of your own overrides `config`, `default_model`, `_init_learn`, `_init_collect`, `_init_eval`, `_forward_learn`,
+`_process_transition` and, where it wants other items than n-step transitions, `_get_train_sample`.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ding_like.config.cfg_dict import CfgDict
+from ding_like.config.merge import deep_merge_defaults
+from ding_like.config.paths import ConfigError
+from ding_like.data import ArrayDict, Block, tree_index, tree_leaves, tree_map, tree_stack
+from ding_like.model.normalizer import NormalizedModel
+from ding_like.model.wrapper.model_wrappers import ModelWrapper
+from ding_like.policy.common_utils import default_preprocess_learn
+from ding_like.rl_utils.adder import get_nstep_return_data
+from ding_like.rl_utils.exploration import get_epsilon_greedy_fn
+from ding_like.torch_utils.mode import has_train_mode
+from ding_like.utils import MODEL_REGISTRY, suggest
+from ding_like.utils.seed import ColumnNoise
+
+FIELDS = ("learn", "collect", "eval")
+learn_function = namedtuple(
+    "learn_function", ["forward", "reset", "get_attribute", "set_attribute", "state_dict", "load_state_dict"]
+)
+collect_function = namedtuple(
+    "collect_function",
+    [
+        "forward",
+        "process_transition",
+        "get_train_sample",
+        "reset",
+        "get_setting",
+        "observe",
+        "get_attribute",
+        "set_attribute",
+        "state_dict",
+        "load_state_dict",
+    ],
+)
+eval_function = namedtuple("eval_function", ["forward", "reset", "get_attribute", "set_attribute"])
+
+
+class Policy:
+    """One network seen in up to three modes: learn, collect, eval.
+
+    Args:
+        cfg: the compiled `policy` section.
+        model: a network to use in place of the configured one.
+        enable_field: the modes to initialise, of 'learn', 'collect', 'eval'; None means all.
+        seed: keys the exploration noise.
+        shapes: model arguments that follow from the env's spaces; the model gets those it takes.
+    """
+
+    config: dict = dict(
+        cuda=False,  # train and act on the GPU
+        on_policy=False,  # whether a sample is trained on once, by the policy that collected it
+        discount_factor=0.99,  # gamma
+        nstep=1,  # rewards summed before the bootstrap
+        random_collect_size=0,  # env steps with uniformly random actions before the first update
+        norm_obs=dict(
+            use_norm=False,  # normalise vector observations by running mean and variance
+            clip=10.0,  # normalised observations are cut to [-clip, clip]
+        ),
+        model={},  # constructor arguments of the network; `type` and `import_names` replace the default network
+        learn=dict(
+            update_per_collect=1,  # gradient steps after each collect
+            batch_size=64,  # samples of one gradient step
+            learning_rate=1e-3,  # step size
+            optimizer="adam",  # adam, adamw, rmsprop or sgd
+            grad_clip_norm=None,  # largest total gradient norm; None does not clip
+        ),
+        collect=dict(
+            n_sample=8,  # train samples of one collect; whole rows of all env columns, extras count for the next
+        ),
+        eval={},
+        other={},
+    )
+    action_spaces: tuple[str, ...] = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
+    """Names of the action spaces it serves."""
+    per_env_transition = False
+    """True calls `_process_transition` once per env column with scalars (slow)."""
+
+    @classmethod
+    def default_config(cls) -> CfgDict:
+        """The `config` of the class merged over those of its parents."""
+        layers = [vars(c)["config"] for c in reversed(cls.__mro__) if "config" in vars(c)]
+        return deep_merge_defaults(*layers)
+
+    def __init__(
+        self,
+        cfg: Any,
+        model: nn.Module | None = None,
+        enable_field: list[str] | tuple[str, ...] | None = None,
+        seed: int = 0,
+        shapes: dict[str, Any] | None = None,
+    ) -> None:
+        self._cfg = cfg
+        self._shapes = dict(shapes or {})
+        self._seed = seed
+        self._cuda = bool(cfg.cuda)
+        if self._cuda and not torch.cuda.is_available():
+            raise ConfigError("policy.cuda is True and torch finds no GPU; set policy.cuda=False")
+        self._device = torch.device("cuda" if self._cuda else "cpu")
+        self._on_policy = bool(cfg.on_policy)
+        self._gamma = float(cfg.discount_factor)
+        self._nstep = int(cfg.nstep)
+        self._batch_size = int(cfg.learn.batch_size)
+        self._check_numbers()
+        self._model = self._place(model if model is not None else self._make_model())
+        self._has_train_mode = has_train_mode(self._model)
+        self._noises: dict[str, ColumnNoise] = {}
+        self._eps_fn: Callable[[int], float] | None = None
+        fields = FIELDS if enable_field is None else tuple(enable_field)
+        unknown = [f for f in fields if f not in FIELDS]
+        if unknown:
+            raise ValueError(f"enable_field holds {unknown}; wanted some of {list(FIELDS)}")
+        for field in fields:
+            getattr(self, f"_init_{field}")()
+
+    # ------------------------------------------------------------------ to be written by an algorithm
+    def default_model(self) -> tuple[str, list[str]]:
+        """The registered name of the default network and the modules that register it."""
+        raise NotImplementedError(f"{type(self).__name__} has no default_model; add one or set policy.model.type")
+
+    def _init_learn(self) -> None:
+        raise NotImplementedError(f"{type(self).__name__} has no _init_learn")
+
+    def _init_collect(self) -> None:
+        raise NotImplementedError(f"{type(self).__name__} has no _init_collect")
+
+    def _init_eval(self) -> None:
+        raise NotImplementedError(f"{type(self).__name__} has no _init_eval")
+
+    def _forward_learn(self, data: ArrayDict) -> dict[str, Any]:
+        """One update from fields `[N, ...]`. Returns what to log; `priority [N]` goes to the store."""
+        raise NotImplementedError(f"{type(self).__name__} has no _forward_learn")
+
+    def _process_transition(self, obs: Any, model_output: ArrayDict, timestep: Any) -> dict[str, Any]:
+        """What one step stores: fields `[B, ...]`."""
+        raise NotImplementedError(f"{type(self).__name__} has no _process_transition")
+
+    # ------------------------------------------------------------------ the same for most algorithms
+    def _get_train_sample(self, data: Block) -> Any:
+        """Items of a block of rows `[L, B]`; by default n-step transitions with summed rewards."""
+        return get_nstep_return_data(data, self._nstep, cum_reward=True, gamma=self._gamma)
+
+    def _forward_collect(self, obs: Any, data_id: Any = None, **setting: Any) -> ArrayDict:
+        """Exploring actions for observations `[B, ...]`. Returns the model's output as NumPy fields `[B, ...]`."""
+        return self._act("collect", self._collect_model, obs, data_id, setting)
+
+    def _forward_eval(self, obs: Any, data_id: Any = None) -> ArrayDict:
+        """Deterministic actions for observations `[B, ...]`."""
+        return self._act("eval", self._eval_model, obs, data_id, {})
+
+    def _reset_learn(self, data_id: Any = None) -> None:
+        self._reset("_learn_model", data_id)
+
+    def _reset_collect(self, data_id: Any = None) -> None:
+        self._reset("_collect_model", data_id)
+
+    def _reset_eval(self, data_id: Any = None) -> None:
+        self._reset("_eval_model", data_id)
+
+    def _get_setting_collect(self, envstep: int, random: bool = False) -> dict[str, Any]:
+        """Keywords of `_forward_collect` at this env step: epsilon, where `other.eps` has a schedule."""
+        eps = self._cfg.other.get("eps")
+        if eps is None:
+            return {}
+        if random:
+            return {"eps": 1.0}
+        if self._eps_fn is None:
+            self._eps_fn = get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
+        return {"eps": self._eps_fn(envstep)}
+
+    def _get_norm_obs(self) -> bool:
+        return isinstance(self._model, NormalizedModel)
+
+    def _observe(self, obs: Any) -> None:
+        """Take collected observations `[T, B, ...]` into the normaliser, if there is one."""
+        if isinstance(self._model, NormalizedModel):
+            self._model.update(obs)
+
+    def _data_preprocess_learn(self, data: Any) -> Any:
+        """A collated tree passes unchanged; a list of dictionaries (DI-engine's form) is collated."""
+        return default_preprocess_learn(data) if isinstance(data, list) else data
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        """Network, target network and optimiser, as far as they exist under their usual names; copies."""
+        state: dict[str, Any] = {"model": self._model.state_dict()}
+        for key, name in (("target_model", "_target_model"), ("optimizer", "_optimizer")):
+            if hasattr(self, name):
+                state[key] = getattr(self, name).state_dict()
+        return tree_map(_detached, state)
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        self._model.load_state_dict(state["model"])
+        for key, name in (("target_model", "_target_model"), ("optimizer", "_optimizer")):
+            if hasattr(self, name) and key in state:
+                getattr(self, name).load_state_dict(state[key])
+
+    def _state_dict_collect(self) -> dict[str, Any]:
+        return {"model": tree_map(_detached, self._model.state_dict())}
+
+    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
+        self._model.load_state_dict(state["model"])
+
+    def _optimise(self, optimizer: Any, loss: torch.Tensor) -> torch.Tensor:
+        """Zero, backward, step. Returns the gradient norm."""
+        optimizer.zero_grad()
+        loss.backward()
+        return optimizer.step()
+
+    def get_model(self) -> nn.Module:
+        """The network that learns."""
+        return self._model
+
+    # ------------------------------------------------------------------ modes
+    @property
+    def learn_mode(self) -> learn_function:
+        """What a learner may do with the policy."""
+        return learn_function(
+            self._train,
+            self._reset_learn,
+            self._get_attribute,
+            self._set_attribute,
+            self._state_dict_learn,
+            self._load_state_dict_learn,
+        )
+
+    @property
+    def collect_mode(self) -> collect_function:
+        """What a collector may do with the policy."""
+        return collect_function(
+            self._forward_collect,
+            self._transition_per_env if self.per_env_transition else self._process_transition,
+            self._get_train_sample,
+            self._reset_collect,
+            self._get_setting_collect,
+            self._observe,
+            self._get_attribute,
+            self._set_attribute,
+            self._state_dict_collect,
+            self._load_state_dict_collect,
+        )
+
+    @property
+    def eval_mode(self) -> eval_function:
+        """What an evaluator may do with the policy."""
+        return eval_function(self._forward_eval, self._reset_eval, self._get_attribute, self._set_attribute)
+
+    def _train(self, data: Any) -> dict[str, Any]:
+        if self._has_train_mode:
+            self._model.train()
+        return self._forward_learn(data)
+
+    def _get_attribute(self, name: str) -> Any:
+        """`_get_<name>()` if there is one, else `_<name>`. Raises AttributeError naming the policy."""
+        if hasattr(self, "_get_" + name):
+            return getattr(self, "_get_" + name)()
+        if hasattr(self, "_" + name):
+            return getattr(self, "_" + name)
+        raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
+
+    def _set_attribute(self, name: str, value: Any) -> None:
+        setattr(self, "_" + name, value)
+
+    # ------------------------------------------------------------------ inner parts
+    def _check_numbers(self) -> None:
+        checks = {
+            "discount_factor": (self._gamma, 0.0 <= self._gamma <= 1.0, "between 0 and 1"),
+            "nstep": (self._nstep, self._nstep >= 1, "at least 1"),
+            "learn.batch_size": (self._batch_size, self._batch_size >= 1, "at least 1"),
+        }
+        for key, (value, fine, wanted) in checks.items():
+            if not fine:
+                raise ConfigError(f"policy.{key} is {value}; wanted {wanted}")
+
+    def _make_model(self) -> nn.Module:
+        kwargs = dict(copy.deepcopy(self._cfg.model))
+        name, modules = kwargs.pop("type", None), kwargs.pop("import_names", [])
+        if name is None:
+            name, modules = self.default_model()
+        cls = MODEL_REGISTRY.get(name, modules)
+        self._complete_model_args(name, cls, kwargs)
+        model = cls(**kwargs)
+        if self._cfg.norm_obs.use_norm:
+            model = NormalizedModel(model, kwargs["obs_shape"], self._cfg.norm_obs.clip)
+        return model
+
+    def _complete_model_args(self, name: str, cls: Any, kwargs: dict[str, Any]) -> None:
+        """Check the model arguments against its constructor and add those that follow from the spaces."""
+        accepted = inspect.signature(cls).parameters
+        anything = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
+        for key in kwargs:
+            if key not in accepted and not anything:
+                raise ConfigError(
+                    f"policy.model.{key}: model '{name}' has no such argument.{suggest(key, accepted)} It takes "
+                    f"{', '.join(accepted)}."
+                )
+        for key, value in self._shapes.items():
+            if key not in accepted:
+                continue
+            given = kwargs.setdefault(key, value)
+            if cls.__module__.startswith("ding_like.") and _plain_shape(given) != _plain_shape(value):
+                raise ConfigError(
+                    f"policy.model.{key} is {given!r}, the env's space gives {value!r}; leave the key out to have it derived"
+                )
+        missing = [k for k, p in accepted.items() if p.default is p.empty and k not in kwargs and p.kind < 2]
+        if missing:
+            raise ConfigError(f"policy.model lacks {', '.join(missing)}, which model '{name}' needs")
+
+    def _place(self, model: nn.Module) -> nn.Module:
+        return model.to(self._device)
+
+    def _to_model(self, obs: Any) -> Any:
+        """Observations (numpy) as tensors on the model's device."""
+
+        def leaf(x: Any) -> torch.Tensor:
+            tensor = torch.as_tensor(x)
+            return tensor.to(self._device, non_blocking=True) if self._cuda else tensor
+
+        return leaf(obs) if type(obs) is np.ndarray else tree_map(leaf, obs)
+
+    def _act(self, role: str, wrapped: ModelWrapper, obs: Any, data_id: Any, setting: dict) -> ArrayDict:
+        width = wrapped.noise_width
+        if width:
+            setting["noise"] = self._noise(role, obs, width).row()
+        if self._has_train_mode:
+            self._model.eval()
+        if type(obs) is np.ndarray and obs.ndim == 2 and self._numpy_ready():
+            return ArrayDict(wrapped.forward(obs, **setting))
+        with torch.inference_mode():
+            output = wrapped.forward(self._to_model(obs), data_id=data_id, **setting)
+        return ArrayDict(tree_map(_to_numpy, dict(output)))
+
+    def _numpy_ready(self) -> bool:
+        ready = getattr(self._model, "numpy_ready", None)
+        return ready is not None and ready()
+
+    def _noise(self, role: str, obs: Any, width: int) -> ColumnNoise:
+        noise = self._noises.get(role)
+        if noise is None:
+            columns = range(len(tree_leaves(obs)[0]))
+            noise = self._noises[role] = ColumnNoise(self._seed, role, columns, width)
+        return noise
+
+    def _reset(self, name: str, data_id: Any) -> None:
+        model = getattr(self, name, None)
+        if isinstance(model, ModelWrapper):
+            model.reset(data_id=data_id)
+
+    def _transition_per_env(self, obs: Any, model_output: ArrayDict, timestep: Any) -> dict[str, Any]:
+        rows = [
+            self._process_transition(tree_index(obs, b), model_output[b], timestep[b])
+            for b in range(len(timestep.reward))
+        ]
+        return tree_stack([tree_map(np.asarray, row) for row in rows])
+
+
+def _plain_shape(shape: Any) -> Any:
+    """`[4]`, `(4,)` and `4` are one shape."""
+    if isinstance(shape, (list, tuple)):
+        return shape[0] if len(shape) == 1 else list(shape)
+    return shape
+
+
+def _to_numpy(x: Any) -> Any:
+    return x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else x
+
+
+def _detached(x: Any) -> Any:
+    return x.detach().clone() if isinstance(x, torch.Tensor) else copy.deepcopy(x)

@@ -1,0 +1,105 @@
+"""Deep Q-learning."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import torch
+
+from ding_like.config.paths import ConfigError
+from ding_like.data import ArrayDict, Block
+from ding_like.model import model_wrap
+from ding_like.policy.base_policy import Policy
+from ding_like.rl_utils.adder import get_nstep_return_data
+from ding_like.rl_utils.loss import huber, masked_mean
+from ding_like.rl_utils.td import q_learning_error
+from ding_like.torch_utils import FlatOptimizer
+from ding_like.utils import POLICY_REGISTRY
+
+
+@POLICY_REGISTRY.register("dqn")
+class DQNPolicy(Policy):
+    """Q-learning with replay and a target network. Mnih 2015; double: van Hasselt 2016; dueling: Wang 2016 (model)."""
+
+    config = dict(
+        double=True,  # the online network chooses the bootstrap action, the target network values it
+        learn=dict(
+            loss="huber",  # huber (linear beyond |td| = 1) or mse
+            target_update_freq=100,  # gradient steps between copies to the target network; unused with target_theta
+            target_theta=None,  # soft target update p <- (1 - theta) p + theta q at every step; None copies
+        ),
+        other=dict(
+            eps=dict(
+                type="exp",  # exp or linear
+                start=0.95,  # epsilon at env step 0
+                end=0.1,  # epsilon in the end
+                decay=10000,  # env steps: the time constant of exp, the length of linear
+            ),
+        ),
+    )
+    action_spaces = ("Discrete",)
+
+    def default_model(self) -> tuple[str, list[str]]:
+        return "dqn", ["ding_like.model.template.q_learning"]
+
+    def _init_learn(self) -> None:
+        learn = self._cfg.learn
+        if learn.loss not in ("huber", "mse"):
+            raise ConfigError(f"policy.learn.loss is {learn.loss!r}; wanted 'huber' or 'mse'")
+        self._loss = huber if learn.loss == "huber" else lambda td: td * td
+        self._optimizer = FlatOptimizer(
+            self._model.parameters(), learn.optimizer, learn.learning_rate, learn.grad_clip_norm
+        )
+        self._learn_model = model_wrap(self._model, wrapper_name="base")
+        kind = (
+            dict(update_type="assign", update_kwargs={"freq": learn.target_update_freq})
+            if learn.target_theta is None
+            else dict(update_type="momentum", update_kwargs={"theta": learn.target_theta})
+        )
+        self._target_model = model_wrap(deepcopy(self._model), wrapper_name="target", **kind)
+
+    def _forward_learn(self, data: ArrayDict) -> dict[str, Any]:
+        """One gradient step on n-step transitions `[N]`: obs, action, reward, discount, next_obs, optional weight."""
+        q = self._learn_model.forward(data["obs"])["logit"]  # [N, A]
+        with torch.no_grad():
+            target_q = self._target_model.forward(data["next_obs"])["logit"]  # [N, A]
+            next_action = None
+            if self._cfg.double:
+                next_action = self._learn_model.forward(data["next_obs"])["logit"].argmax(-1)  # [N]
+        td = q_learning_error(q, data["action"], data["reward"], data["discount"], target_q, next_action)  # [N]
+        loss = masked_mean(self._loss(td), weight=data.get("weight"))
+        grad_norm = self._optimise(self._optimizer, loss)
+        self._target_model.update(self._model)
+        td = td.detach()
+        return {
+            "total_loss": loss.detach(),
+            "q_value": q.detach(),
+            "td_error": td,
+            "grad_norm": grad_norm,
+            "cur_lr": self._optimizer.param_groups[0]["lr"],
+        }
+
+    def _init_collect(self) -> None:
+        self._collect_model = model_wrap(self._model, wrapper_name="eps_greedy_sample")
+
+    def _process_transition(self, obs: Any, model_output: ArrayDict, timestep: Any) -> dict[str, Any]:
+        return {
+            "obs": obs,
+            "action": model_output["action"],
+            "reward": timestep.reward,
+            "next_obs": timestep.obs,
+            "terminated": timestep.terminated,
+            "done": timestep.done,
+        }
+
+    def _get_train_sample(self, data: Block) -> Block:
+        """n-step transitions; `discount` is gamma^k, 0 where the episode terminated, so no flag is stored."""
+        data = get_nstep_return_data(data, self._nstep, cum_reward=True, gamma=self._gamma)
+        data["discount"] = data["value_gamma"] * ~data["done"]  # [E, B]
+        for name in ("value_gamma", "terminated", "truncated", "done"):
+            data.pop(name, None)
+        return data
+
+    def _init_eval(self) -> None:
+        self._eval_model = model_wrap(self._model, wrapper_name="argmax_sample")

@@ -1,0 +1,25 @@
+"""Exploration schedules."""
+
+import math
+from collections.abc import Callable
+
+
+def get_epsilon_greedy_fn(start: float, end: float, decay: int, type_: str = "exp") -> Callable[[int], float]:
+    """Schedule of epsilon over environment steps.
+
+    `exp`: ``end + (start - end) * exp(-envstep / decay)``; `linear`: a straight line from `start` to `end` in
+    `decay` steps, `end` from there on.
+
+    Raises:
+        ValueError: `type_` is neither, `decay` is not positive, or a bound lies outside [0, 1].
+    """
+    if decay <= 0:
+        raise ValueError(f"epsilon decay is {decay}; it counts env steps and must be positive")
+    for name, bound in (("start", start), ("end", end)):
+        if not 0.0 <= bound <= 1.0:
+            raise ValueError(f"epsilon {name} is {bound}; a probability between 0 and 1 is wanted")
+    if type_ == "exp":
+        return lambda envstep: (start - end) * math.exp(-envstep / decay) + end
+    if type_ == "linear":
+        return lambda envstep: end if envstep >= decay else (start - end) * (1 - envstep / decay) + end
+    raise ValueError(f"epsilon type is {type_!r}; choose 'exp' or 'linear'")

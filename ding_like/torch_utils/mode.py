@@ -1,0 +1,20 @@
+"""Whether train and eval mode differ for a network."""
+
+from __future__ import annotations
+
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
+
+MODAL = (_NormBase, _DropoutNd, nn.RReLU, nn.MultiheadAttention, nn.TransformerEncoder, nn.RNNBase)
+
+
+def has_train_mode(model: nn.Module) -> bool:
+    """True if `model.train()` may change what it computes.
+
+    Known stateless modules say no, so that acting and learning in turn do not walk the module tree each time; a module
+    from outside torch and this package counts as yes.
+    """
+    return any(
+        isinstance(m, MODAL) or type(m).__module__.split(".")[0] not in ("torch", "ding_like") for m in model.modules()
+    )

@@ -1,0 +1,146 @@
+"""The collector: the one loop that steps envs with a policy."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ding_like.data import ArrayDict, Block, tree_cat, tree_index, tree_leaves, tree_map
+from ding_like.worker.collector.slab import NonFiniteError, Slab
+
+Sink = Callable[[Any], int]
+
+
+class SampleCollector:
+    """Collects train samples from an env manager with a policy's collect mode.
+
+    Args:
+        cfg: the `policy.collect` section (its `collector` part holds this class's own settings).
+        env_manager: launched by `start`.
+        policy: a `collect_mode`.
+        seed: seed of the env columns.
+    """
+
+    config: dict = dict(
+        type="sample",  # the only kind: blocks of rows, all env columns in step
+    )
+
+    def __init__(self, cfg: Any, env_manager: Any, policy: Any, seed: int = 0) -> None:
+        self._env = env_manager
+        self._policy = policy
+        self._seed = seed
+        self.n_sample = int(cfg.n_sample)
+        if self.n_sample < 1:
+            raise ValueError(f"policy.collect.n_sample is {self.n_sample}; wanted at least 1")
+        columns = env_manager.env_num
+        carry = int(policy.get_attribute("nstep")) - 1
+        self._slab = Slab(carry + max(1, -(-self.n_sample // columns)), carry)
+        self._surplus = 0
+        self._normalised = bool(policy.get_attribute("norm_obs"))
+        self._seen: Any = None
+        self._started = False
+        self.envstep = 0
+        self.setting: dict[str, Any] = {}
+        self.episode_count = 0
+        self.episodes: deque[dict] = deque(maxlen=100)
+
+    def start(self) -> None:
+        """Reset the envs (once)."""
+        if not self._started:
+            self._env.launch(self._seed)
+            self._policy.reset()
+            self._started = True
+
+    def collect(self, sink: Sink | None = None, n_sample: int | None = None, random: bool = False) -> Any:
+        """Step until at least `n_sample` train samples are complete; whole rows, extras count for the next collect.
+
+        Args:
+            sink: takes the items of each block (views into memory that the next block overwrites) and returns their
+                number. None joins them into one tree `[N, ...]`, which is returned.
+            random: uniformly random actions.
+        """
+        self.start()
+        taken: list[Any] = []
+        give = sink or (lambda items: _keep(taken, items))
+        if self._seen is not None:
+            self._policy.observe(self._seen)
+            self._seen = None
+        self.setting = setting = self._policy.get_setting(self.envstep, random=random)
+        slab, columns = self._slab, self._env.env_num
+        need = (self.n_sample if n_sample is None else n_sample) - self._surplus
+        while need > 0:
+            rows = min(slab.capacity, slab.carry + -(-need // columns)) - slab.fill
+            self._fill(rows, setting)
+            need -= self._emit(give)
+        self._surplus = -need
+        return None if sink else tree_cat(taken)
+
+    def _fill(self, rows: int, setting: dict) -> None:
+        env, slab = self._env, self._slab
+        forward, process = self._policy.forward, self._policy.process_transition
+        obs = env.ready_obs
+        for _ in range(rows):
+            output = forward(obs, **setting)
+            timestep = env.step(output["action"])
+            row = process(obs, output, timestep)
+            if "terminated" not in row:
+                row["terminated"] = timestep.terminated
+            if "truncated" not in row:
+                row["truncated"] = timestep.truncated
+            slab.write(obs, row, timestep)
+            obs = env.ready_obs
+            if obs is not timestep.obs:
+                self._end(timestep)
+        self.envstep += rows * env.env_num
+
+    def _end(self, timestep: Any) -> None:
+        columns = np.flatnonzero(timestep.done)
+        self._slab.end(columns, timestep.obs)
+        self._policy.reset(columns)
+        for episode in self._env.take_finished():
+            self.episode_count += 1
+            self.episodes.append(episode)
+
+    def _emit(self, give: Sink) -> int:
+        try:
+            block = self._slab.block(self._env.ready_obs)
+        except NonFiniteError as err:
+            before = self.envstep - (err.rows - err.row) * self._env.env_num
+            raise FloatingPointError(
+                f"{err} at env step {before} (row {before // self._env.env_num} of that column). Nothing of this block "
+                "was trained on; checkpoints written so far are good. Check the env, or clip in an env wrapper."
+            ) from None
+        if self._normalised:
+            self._seen = tree_map(np.copy, tree_index(block["obs"], slice(self._slab.fresh, None)))
+        items = self._policy.get_train_sample(block)
+        if items is None or (isinstance(items, list) and not items):
+            count = 0
+        elif isinstance(items, (Block, list, dict)):
+            count = give(items)
+        else:
+            raise TypeError(
+                f"_get_train_sample returned {type(items).__name__}; wanted a Block, a tree [N, ...] or a list of "
+                "dictionaries"
+            )
+        self._slab.shift()
+        return count
+
+    def statistics(self) -> dict[str, float]:
+        """Mean return and length of the last (at most 100) training episodes; empty before the first ends."""
+        if not self.episodes:
+            return {}
+        return {
+            "return": float(np.mean([e["return_"] for e in self.episodes])),
+            "return_raw": float(np.mean([e["return_raw"] for e in self.episodes])),
+            "length": float(np.mean([e["length"] for e in self.episodes])),
+            "episodes": self.episode_count,
+        }
+
+
+def _keep(taken: list[Any], items: Any) -> int:
+    kept = items.flat() if isinstance(items, Block) else ArrayDict(items)
+    taken.append(tree_map(np.copy, kept))
+    return len(tree_leaves(kept)[0])

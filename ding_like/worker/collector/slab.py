@@ -1,0 +1,124 @@
+"""Rows of collected steps: memory allocated from the first row, written in place."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ding_like.data import Block, RowLink, buffer_from_example, tree_index, tree_leaves, tree_map, tree_paths, tree_write
+
+
+class Slab:
+    """`[capacity + 1, B]` rows; the first `carry` of a new block are the last ones of the block before.
+
+    Args:
+        capacity: rows of the largest block, the carry included.
+        carry: rows at a block's end that wait for their n-step future.
+    """
+
+    def __init__(self, capacity: int, carry: int) -> None:
+        self.capacity = capacity
+        self.carry = carry
+        self.fill = 0  # rows written
+        self.fresh = 0  # of these, rows that the block before showed too
+        self._fields: dict[str, Any] = {}
+        self._linked = False
+        self._rows: Any = None
+        self._ends: list[int] = []
+        self._finals: list[Any] = []
+        self._columns = 0
+
+    def write(self, obs: Any, row: dict[str, Any], timestep: Any) -> None:
+        """Append one row: fields `[B, ...]`. A `next_obs` that *is* `timestep.obs` is kept by reference."""
+        if not self._fields:
+            self._allocate(obs, row, timestep)
+        t = self.fill
+        fields = self._fields
+        try:
+            for name, value in row.items():
+                if name == "next_obs" and self._linked:
+                    continue
+                field = fields[name]
+                if type(field) is np.ndarray:
+                    field[t] = value
+                else:
+                    tree_write(field, t, value)
+        except (KeyError, ValueError, TypeError) as err:
+            raise type(err)(
+                f"_process_transition: the row does not fit the first one, whose fields are {list(fields)}: {err}"
+            ) from err
+        self.fill = t + 1
+
+    def end(self, columns: np.ndarray, obs: Any) -> None:
+        """The row just written ended episodes in `columns`, whose true final observations stand in `obs [B]`."""
+        base = (self.fill - 1) * self._columns
+        for b in columns.tolist():
+            self._ends.append(base + b)
+            self._finals.append(tree_map(np.copy, tree_index(obs, b)))
+
+    def block(self, ready_obs: Any) -> Block:
+        """The rows as a `Block` of views; `ready_obs [B]` is the observation after the last row.
+
+        Raises FloatingPointError naming field, row and column where an observation or reward is not finite.
+        """
+        rows = self.fill
+        self._check_finite(rows)
+        link = None
+        if self._linked:
+            tree_write(self._rows, rows, ready_obs)
+            link = RowLink(
+                tree_index(self._rows, slice(0, rows + 1)),
+                np.asarray(self._ends, np.int64),
+                list(self._finals),
+                self._columns,
+            )
+        fields = {name: tree_index(field, slice(0, rows)) for name, field in self._fields.items()}
+        return Block(fields, rows - self.carry, link)
+
+    def shift(self) -> None:
+        """Start the next block: the last `carry` rows become its first."""
+        rows, keep = self.fill, self.carry
+        first = rows - keep
+        if keep:
+            for field in self._fields.values():
+                tree_map(lambda a: a.__setitem__(slice(0, keep), a[first:rows].copy()), field)
+        drop = first * self._columns
+        kept = [(e - drop, f) for e, f in zip(self._ends, self._finals) if e >= drop]
+        self._ends, self._finals = [e for e, _ in kept], [f for _, f in kept]
+        self.fill = self.fresh = keep
+
+    def _allocate(self, obs: Any, row: dict[str, Any], timestep: Any) -> None:
+        self._columns = len(timestep.reward)
+        for path, leaf in tree_paths(row):
+            if len(np.shape(leaf)) == 0 or len(leaf) != self._columns:
+                raise ValueError(
+                    f"_process_transition: field '{path}' has shape {list(np.shape(leaf))}; wanted one entry an env column, "
+                    f"[{self._columns}, ...]"
+                )
+        self._linked = row.get("next_obs") is timestep.obs and row.get("obs") is obs
+        lead = (self.capacity + 1, self._columns)
+        self._fields = {
+            name: buffer_from_example(tree_index(value, 0), lead)
+            for name, value in row.items()
+            if value is not None and not (name == "next_obs" and self._linked)
+        }
+        self._rows = self._fields.get("obs")
+
+    def _check_finite(self, rows: int) -> None:
+        for name in ("obs", "reward"):
+            for leaf in tree_leaves(self._fields.get(name)):
+                part = leaf[self.fresh : rows]
+                if part.dtype.kind == "f" and not math.isfinite(float(part.sum())):
+                    bad = np.argwhere(~np.isfinite(part))
+                    if len(bad):
+                        raise NonFiniteError(name, int(bad[0][0]), int(bad[0][1]), rows - self.fresh)
+
+
+class NonFiniteError(FloatingPointError):
+    """A NaN or infinity in what an env returned."""
+
+    def __init__(self, field: str, row: int, column: int, rows: int) -> None:
+        self.field, self.row, self.column, self.rows = field, row, column, rows
+        super().__init__(f"{field} of env column {column} is not finite")

@@ -1,0 +1,97 @@
+"""The learner: moves a batch to the device, lets the policy take its step, calls hooks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ding_like.data import torchify, tree_map
+from ding_like.utils import HOOK_REGISTRY
+from ding_like.worker.learner.hooks import POSITIONS, LearnerHook, LogHook, SaveHook
+
+
+class Learner:
+    """Counts and runs gradient steps.
+
+    Args:
+        cfg: the `policy.learn.learner` section.
+        policy: a `learn_mode`.
+        logger: has `log(values, envstep, train_iter, section)`; None logs nothing.
+        save: called as `save(name)` by the checkpoint hook; None saves nothing.
+    """
+
+    config: dict = dict(
+        hook=dict(
+            log_show_after_iter=100,  # gradient steps between log lines of the learner
+            save_ckpt_after_iter=10000,  # gradient steps between checkpoints ckpt/iteration_N.pth.tar
+        ),
+        hooks=[],  # hooks of your own: dicts of type, import_names and the constructor's arguments
+    )
+
+    def __init__(self, cfg: Any, policy: Any, logger: Any = None, save: Any = None) -> None:
+        self._policy = policy
+        self._device = policy.get_attribute("device")
+        self.logger = logger
+        self.train_iter = 0
+        self.envstep = 0
+        self.last: dict[str, Any] = {}
+        self._hooks: dict[str, list[LearnerHook]] = {position: [] for position in POSITIONS}
+        self.add_hook(LogHook(int(cfg.hook.log_show_after_iter)))
+        if save is not None:
+            self.add_hook(SaveHook(int(cfg.hook.save_ckpt_after_iter), save))
+        for entry in cfg.hooks:
+            kwargs = dict(entry)
+            name, modules = kwargs.pop("type", None), kwargs.pop("import_names", [])
+            if name is None:
+                raise ValueError(f"policy.learn.learner.hooks: {dict(entry)} has no 'type', the hook's registered name")
+            self.add_hook(HOOK_REGISTRY.build(name, import_names=modules, **kwargs))
+
+    @property
+    def policy(self) -> Any:
+        """The learn mode, for hooks."""
+        return self._policy
+
+    def add_hook(self, hook: LearnerHook) -> None:
+        """Call `hook(learner)` at its position; lower priority numbers first.
+
+        Raises ValueError for an unknown position.
+        """
+        if hook.position not in POSITIONS:
+            raise ValueError(f"hook {type(hook).__name__} has position {hook.position!r}; wanted one of {POSITIONS}")
+        self._hooks[hook.position].append(hook)
+        self._hooks[hook.position].sort(key=lambda h: h.priority)
+
+    def call_hook(self, position: str) -> None:
+        """Run the hooks of a position."""
+        for hook in self._hooks[position]:
+            hook(self)
+
+    def train(self, batch: Any, envstep: int) -> dict[str, Any]:
+        """One `_forward_learn` on a batch (numpy or torch tree). Returns what the policy returned.
+
+        Raises FloatingPointError, before any hook can save, when the loss is not finite.
+        """
+        self.envstep = envstep
+        self.call_hook("before_iter")
+        data = torchify(batch)
+        if self._device.type != "cpu":
+            data = tree_map(self._to_device, data)
+        info = self._policy.forward(data)
+        self._check(info)
+        self.last = info
+        self.train_iter += 1
+        self.call_hook("after_iter")
+        return info
+
+    def _to_device(self, x: Any) -> Any:
+        return x.to(self._device, non_blocking=True) if isinstance(x, torch.Tensor) else x
+
+    def _check(self, info: dict[str, Any]) -> None:
+        loss = info.get("total_loss")
+        if loss is not None and not math.isfinite(float(loss)):
+            raise FloatingPointError(
+                f"the loss is {float(loss)} at train_iter {self.train_iter}, env step {self.envstep}. The last checkpoint is "
+                "from before; try a smaller learning_rate, grad_clip_norm, or bounded rewards."
+            )

@@ -1,0 +1,261 @@
+"""The plain ring: preallocated rows `[R, B]` written in place, each observation kept once.
+
+An item's next observation is the row `hop` further in the same column, or, where an episode ended in between, an entry
+of the final-observation table. The `look` rows past the write cursor hold the observations the newest items bootstrap
+from; R = capacity rows + look, so they never touch a valid item.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ding_like.data import ArrayDict, Block, buffer_from_example, tree_index, tree_leaves, tree_map
+
+
+class FinalTable:
+    """Final observations in reusable slots; grows by doubling, so its memory is flat once the ring is full."""
+
+    def __init__(self, rows: int, columns: int, example: Any) -> None:
+        self.slot = np.full(rows * columns, -1, np.int32)
+        self._example = example
+        self._free: list[int] = []
+        self._values: Any = buffer_from_example(example, 0)
+        self._size = 0
+
+    def clear(self, start: int, stop: int) -> None:
+        """Forget the entries of flat rows `[start, stop)`."""
+        span = self.slot[start:stop]
+        old = span[span >= 0]
+        if old.size:
+            self._free.extend(old.tolist())
+            span[:] = -1
+
+    def put(self, index: int, obs: Any) -> None:
+        """Keep `obs` as the final observation of flat row `index`."""
+        if not self._free:
+            self._grow()
+        slot = self._free.pop()
+        self.slot[index] = slot
+        tree_map(lambda to, value: to.__setitem__(slot, value), self._values, obs)
+
+    def patch(self, out: Any, rows: np.ndarray) -> None:
+        """Overwrite those entries of `out [n]` whose flat row in `rows [n]` ended an episode."""
+        slots = self.slot.take(rows)
+        hit = np.flatnonzero(slots >= 0)
+        if hit.size:
+            chosen = slots[hit]
+            tree_map(lambda to, value: to.__setitem__(hit, value.take(chosen, 0)), out, self._values)
+
+    def _grow(self) -> None:
+        size = max(16, self._size + self._size // 2)
+
+        def grown(a: np.ndarray) -> np.ndarray:
+            new = np.zeros((size,) + a.shape[1:], a.dtype)
+            new[: self._size] = a
+            return new
+
+        self._values = tree_map(grown, self._values)
+        self._free.extend(range(size - 1, self._size - 1, -1))
+        self._size = size
+
+    def state_dict(self) -> dict:
+        """Slots, free list and values."""
+        return {"slot": self.slot.copy(), "free": list(self._free), "values": tree_map(np.copy, self._values)}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Restore `state_dict`."""
+        self.slot = state["slot"].copy()
+        self._free, self._values = list(state["free"]), tree_map(np.copy, state["values"])
+        self._size = len(tree_leaves(self._values)[0])
+
+
+class Ring:
+    """Rows of items by time and env column.
+
+    Args:
+        size: items kept at least; rounded up to whole rows of all columns.
+    """
+
+    def __init__(self, size: int) -> None:
+        if size < 1:
+            raise ValueError(f"replay_buffer_size is {size}; wanted at least 1")
+        self.size = size
+        self.columns = 0
+        self._fields: dict[str, Any] = {}  # [R, B, ...]
+        self._flat: dict[str, Any] = {}  # the same memory as [R * B, ...]
+        self._finals: FinalTable | None = None
+        self._hop: np.ndarray | None = None  # [R * B], None where every distance is 1
+        self._rows = self._capacity = self._look = 0
+        self._cursor = 0  # row the next item goes to
+        self._filled = 0  # valid rows, the ones before the cursor
+
+    @property
+    def count(self) -> int:
+        """Valid items."""
+        return self._filled * self.columns
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of item storage, the final-observation table included."""
+        arrays = tree_leaves(self._fields) + ([self._hop] if self._hop is not None else [])
+        if self._finals is not None:
+            arrays += [self._finals.slot, *tree_leaves(self._finals._values)]
+        return sum(a.nbytes for a in arrays)
+
+    # ------------------------------------------------------------------ writing
+    def push(self, items: Any) -> int:
+        """Append a `Block` (its first `starts` rows) or a tree `[N, ...]`. Returns the number of items.
+
+        Raises ValueError when one push is larger than the ring.
+        """
+        if not isinstance(items, Block):
+            return self._push_flat(items)
+        link = items.link if items.linked else None
+        if not self._fields:
+            self._allocate(items if link or "next_obs" not in items else _with_next(items), link, items.starts)
+        if link is None and self._finals is not None:
+            raise ValueError(
+                "the policy's _get_train_sample replaced obs or next_obs of this block but not of earlier ones; the "
+                "replay buffer keeps one layout, so do it for every block or for none"
+            )
+        rows = items.starts
+        if rows > self._capacity:
+            raise ValueError(
+                f"one collect brings {rows * self.columns} items and other.replay_buffer.replay_buffer_size is "
+                f"{self.size}; raise it or lower collect.n_sample"
+            )
+        spans = self._spans(self._cursor, rows)
+        for name, field in self._fields.items():
+            if name != "obs" or self._finals is None:
+                _write(field, spans, items[name])
+        if self._finals is not None:
+            self._push_link(link, rows, spans)
+        self._cursor = (self._cursor + rows) % self._rows
+        self._filled = min(self._filled + rows, self._capacity)
+        return rows * self.columns
+
+    def _push_link(self, link: Any, rows: int, spans: list) -> None:
+        total = rows + self._look
+        assert self._finals is not None
+        _write(self._fields["obs"], self._spans(self._cursor, total), link.rows)
+        if self._hop is not None:
+            _write(self._hop.reshape(self._rows, self.columns), spans, link.hop)
+        b = self.columns
+        for start, stop, _ in self._spans(self._cursor, total - 1):
+            self._finals.clear(start * b, stop * b)
+        for flat, obs in zip(link.ends.tolist(), link.finals):
+            t, column = divmod(flat, b)
+            if t < total - 1:
+                self._finals.put((self._cursor + t) % self._rows * b + column, obs)
+
+    def _push_flat(self, items: Any) -> int:
+        n = len(tree_leaves(items)[0])
+        if not self._fields:
+            self._allocate(tree_map(lambda a: np.asarray(a)[:, None], ArrayDict(items)))
+        for start in range(0, n, self._capacity):
+            part = tree_map(lambda a, s=start: np.asarray(a)[s : s + self._capacity, None], ArrayDict(items))
+            rows = min(self._capacity, n - start)
+            spans = self._spans(self._cursor, rows)
+            for name, value in part.items():
+                _write(self._fields[name], spans, value)
+            self._cursor = (self._cursor + rows) % self._rows
+            self._filled = min(self._filled + rows, self._capacity)
+        return n
+
+    def _allocate(self, items: ArrayDict, link: Any = None, starts: int = 0) -> None:
+        self.columns = tree_leaves(items)[0].shape[1]
+        self._capacity = -(-self.size // self.columns)
+        self._look = 0 if link is None else len(tree_leaves(link.rows)[0]) - starts
+        self._rows = self._capacity + self._look
+        lead = (self._rows, self.columns)
+        self._fields = {
+            name: buffer_from_example(tree_index(value, (0, 0)), lead)
+            for name, value in items.items()
+            if value is not None
+        }
+        if link is not None:
+            self._finals = FinalTable(*lead, tree_index(link.rows, (0, 0)))
+            if link.hop is not None:
+                self._hop = np.ones(self._rows * self.columns, np.int16)
+        self._view()
+
+    def _view(self) -> None:
+        self._flat = tree_map(lambda a: a.reshape((-1,) + a.shape[2:]), self._fields)
+
+    def _spans(self, start: int, rows: int) -> list[tuple[int, int, slice]]:
+        """Where `rows` rows from `start` lie: (first row, end row, the part of the source), split at the wrap."""
+        end = start + rows
+        if end <= self._rows:
+            return [(start, end, slice(0, rows))]
+        head = self._rows - start
+        return [(start, self._rows, slice(0, head)), (0, rows - head, slice(head, rows))]
+
+    # ------------------------------------------------------------------ reading
+    def address(self, item: np.ndarray) -> np.ndarray:
+        """Flat row of the item of that age; 0 is the oldest."""
+        if self._filled < self._capacity or (self._look == 0 and self._cursor == 0):
+            return item  # nothing was overwritten yet
+        first = (self._cursor - self._filled) % self._rows * self.columns
+        return (item + first) % (self._rows * self.columns)
+
+    def gather(self, address: np.ndarray) -> ArrayDict:
+        """Items at flat rows `address [n]`, as fresh numpy fields `[n, ...]`, with `next_obs`."""
+        out = ArrayDict()
+        for name, value in self._flat.items():
+            out[name] = value.take(address, 0) if type(value) is np.ndarray else _take(value, address)
+        if self._finals is not None:
+            b, total = self.columns, self._rows * self.columns
+            if self._hop is None:
+                end, following = address, address + b
+            else:
+                span = self._hop.take(address).astype(np.int64) * b
+                following = address + span
+                end = (following - b) % total
+            obs = self._flat["obs"]
+            following %= total
+            out["next_obs"] = obs.take(following, 0) if type(obs) is np.ndarray else _take(obs, following)
+            self._finals.patch(out["next_obs"], end)
+        return out
+
+    # ------------------------------------------------------------------ state
+    def state_dict(self) -> dict:
+        """All rows and the cursor; exact."""
+        return {
+            "fields": tree_map(np.copy, self._fields),
+            "finals": None if self._finals is None else self._finals.state_dict(),
+            "hop": None if self._hop is None else self._hop.copy(),
+            "layout": [self.size, self.columns, self._rows, self._capacity, self._look],
+            "cursor": [self._cursor, self._filled],
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        """Restore `state_dict`. Raises ValueError for a state of another size."""
+        if state["layout"][0] != self.size:
+            raise ValueError(f"the saved replay buffer has size {state['layout'][0]}, this one {self.size}")
+        _, self.columns, self._rows, self._capacity, self._look = state["layout"]
+        self._cursor, self._filled = state["cursor"]
+        self._fields = tree_map(np.copy, state["fields"])
+        self._hop = None if state["hop"] is None else state["hop"].copy()
+        self._finals = None
+        if state["finals"] is not None:
+            self._finals = FinalTable(self._rows, self.columns, tree_index(self._fields["obs"], (0, 0)))
+            self._finals.load_state_dict(state["finals"])
+        self._view()
+
+
+def _with_next(items: Block) -> ArrayDict:
+    return ArrayDict({**dict(items.items()), "next_obs": items["next_obs"]})
+
+
+def _write(field: Any, spans: list[tuple[int, int, slice]], value: Any) -> None:
+    if type(field) is np.ndarray:
+        for start, stop, part in spans:
+            field[start:stop] = value[part]
+    else:
+        tree_map(lambda to, source: _write(to, spans, source), field, value)
+
+
+def _take(value: Any, address: np.ndarray) -> Any:
+    return tree_map(lambda a: a.take(address, 0), value)

@@ -1,0 +1,90 @@
+import pytest
+
+import ding_like.utils.log as log
+from ding_like.config import ConfigError, drop_obsolete, fill_aliases, resolve_aliases
+
+DEFAULTS = {
+    "env": {"collector_env_num": 8, "evaluator_env_num": 8, "n_evaluator_episode": 8},
+    "policy": {"discount_factor": 0.99, "learn": {}, "collect": {}, "eval": {"evaluator": {}}},
+}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_said_yet(monkeypatch):
+    monkeypatch.setattr(log, "_warned", set())
+
+
+def test_a_value_given_at_its_alias_moves_to_its_source():
+    user = {"policy": {"collect": {"env_num": 4, "n_sample": 1}, "learn": {"discount_factor": 0.9}}}
+    assert resolve_aliases(user, DEFAULTS) == {
+        "env": {"collector_env_num": 4},
+        "policy": {"collect": {"n_sample": 1}, "discount_factor": 0.9},
+    }
+    assert user["policy"]["collect"]["env_num"] == 4
+
+
+def test_equal_values_in_both_places_are_fine_and_different_ones_raise_naming_both():
+    both = {"env": {"collector_env_num": 4}, "policy": {"collect": {"env_num": 4}}}
+    assert resolve_aliases(both, DEFAULTS) == {"env": {"collector_env_num": 4}}
+    both["policy"]["collect"]["env_num"] = 5
+    with pytest.raises(ConfigError, match="policy.collect.env_num is 5 but env.collector_env_num is 4; .* keep one"):
+        resolve_aliases(both, DEFAULTS)
+    two = {"policy": {"learn": {"discount_factor": 0.9}, "collect": {"discount_factor": 0.8}}}
+    with pytest.raises(ConfigError, match="policy.learn.discount_factor is 0.9 but policy.collect.discount_factor is"):
+        resolve_aliases(two, DEFAULTS)
+
+
+def test_an_alias_stays_where_the_defaults_have_no_source():
+    user = {"policy": {"collect": {"unroll_len": 4}}}
+    assert resolve_aliases(user, DEFAULTS) == user
+
+
+def test_every_reader_of_an_alias_finds_the_value_of_the_source():
+    cfg = fill_aliases(DEFAULTS)
+    assert cfg.policy.collect == {"env_num": 8, "collector_env_num": 8, "discount_factor": 0.99}
+    assert cfg.policy.learn == {"discount_factor": 0.99}
+    assert cfg.policy.eval == {"env_num": 8, "evaluator": {"n_episode": 8}}
+    assert resolve_aliases(cfg, DEFAULTS) == {"env": DEFAULTS["env"], "policy": {"discount_factor": 0.99}}
+
+
+def test_obsolete_keys_are_dropped_and_said_once(caplog):
+    user = {
+        "env": {"manager": {"shared_memory": False}, "x": 1},
+        "env_manager": {"cfg_type": "BaseEnvManagerDict", "type": "base"},
+        "policy": {
+            "learn": {"ignore_done": False, "multi_gpu": False},
+            "collect": {"collector": {"collect_print_freq": 1000}},
+            "other": {"replay_buffer": {"max_use": 3, "replay_buffer_size": 100}},
+        },
+    }
+    for _ in range(2):
+        got = drop_obsolete(user)
+    assert got == {
+        "env": {"x": 1},
+        "env_manager": {"type": "base"},
+        "policy": {"other": {"replay_buffer": {"replay_buffer_size": 100}}},
+    }
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 6
+    assert (
+        "env.manager.shared_memory: a DI-engine key without effect here: an env manager chooses by itself how "
+        "observations travel; remove it"
+    ) in said
+    assert any(line.startswith("env_manager.cfg_type: a DI-engine key") for line in said)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("ignore_done", True, "policy.learn.ignore_done: True asks .* only a termination stops a bootstrap; remove"),
+        ("multi_gpu", True, "policy.learn.multi_gpu: True asks for what does not exist here: a learner runs on one"),
+    ],
+)
+def test_an_obsolete_key_that_asks_for_something_raises_naming_what_is_there(key, value, message):
+    with pytest.raises(ConfigError, match=message):
+        drop_obsolete({"policy": {"learn": {key: value}}})
+
+
+def test_a_key_the_defaults_know_is_not_obsolete():
+    user = {"policy": {"on_policy": True, "priority": True}}
+    assert drop_obsolete(user, {"policy": {"on_policy": False, "priority": False}}) == user

@@ -1,0 +1,199 @@
+import json
+import logging
+import struct
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import ding_like.utils.log as log
+from ding_like.utils.log import Logger, get_logger, warn_once
+from ding_like.utils.progress import Progress
+
+
+def _lines(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def _scalars(folder):
+    """(tag, step, value) of all event files, in the order of writing."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    found = []
+    for path in sorted((folder / "log").glob("events.*")):
+        data = path.read_bytes()
+        while data:  # a record: length (8 bytes), its checksum (4), the event, its checksum (4)
+            (length,) = struct.unpack("<Q", data[:8])
+            event = Event.FromString(data[12 : 12 + length])
+            found += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
+            data = data[16 + length :]
+    return found
+
+
+def test_each_call_is_one_json_line_with_its_counters(tmp_path):
+    with Logger(tmp_path, tensorboard=False, console=False) as logger:
+        logger.log({"loss": np.float32(0.5), "n": np.int64(3), "name": "x", "ok": True}, 100, 7, "learner")
+        logger.log({"loss": 1}, 200, 8, "learner")
+    first, second = _lines(tmp_path)
+    assert 0 <= first.pop("wall_time_s") < 60
+    assert first == {
+        "section": "learner", "envstep": 100, "train_iter": 7, "loss": 0.5, "n": 3, "name": "x", "ok": True
+    }  # fmt: skip
+    assert (second["envstep"], second["loss"]) == (200, 1)
+
+
+def test_a_line_is_on_disk_before_close(tmp_path):
+    logger = Logger(tmp_path, tensorboard=False, console=False)
+    logger.log({"loss": 1.0}, 1, 1, "learner")
+    assert len(_lines(tmp_path)) == 1
+    logger.close()
+
+
+def test_torch_scalars_are_numbers(tmp_path):
+    torch = pytest.importorskip("torch")
+    with Logger(tmp_path, tensorboard=False, console=False) as logger:
+        logger.log({"loss": torch.tensor(2.0, requires_grad=True), "one": torch.ones(1)}, 1, 1, "learner")
+    assert (_lines(tmp_path)[0]["loss"], _lines(tmp_path)[0]["one"]) == (2.0, 1.0)
+
+
+def test_numbers_that_are_not_finite_are_null_and_leave_tensorboard_alone(tmp_path):
+    with Logger(tmp_path, console=False) as logger:
+        logger.log({"a": float("nan"), "b": np.float64("inf"), "c": 1.0}, 10, 1, "learner")
+    text = (tmp_path / "metrics.jsonl").read_text()
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    assert (_lines(tmp_path)[0]["a"], _lines(tmp_path)[0]["b"]) == (None, None)
+    assert [tag for tag, _, _ in _scalars(tmp_path)] == ["learner/c"]
+
+
+def test_tensorboard_steps_are_env_steps_strictly_increasing_per_tag_and_the_last_value_wins(tmp_path):
+    """B57: 4 epochs at one env step are one point; the last step is the run's last env step."""
+    with Logger(tmp_path, console=False) as logger:
+        for envstep in range(100, 1001, 100):
+            for epoch in range(4):
+                logger.log({"loss": envstep + epoch, "second": -epoch}, envstep, envstep // 25 + epoch, "learner")
+        logger.log({"loss": 5.0}, 900, 99, "learner")
+        logger.log({"eval_value": 9.0}, 1000, 99, "eval")
+    scalars = _scalars(tmp_path)
+    for tag, wanted in (("learner/loss", [e + 3 for e in range(100, 1001, 100)]), ("learner/second", [-3] * 10)):
+        points = [(step, value) for name, step, value in scalars if name == tag]
+        assert [step for step, _ in points] == list(range(100, 1001, 100))
+        assert [value for _, value in points] == wanted
+    assert ("eval/eval_value", 1000, 9.0) in scalars
+    assert len(_lines(tmp_path)) == 42  # the file keeps every call
+
+
+def test_close_is_idempotent_and_a_closed_logger_says_so(tmp_path):
+    logger = Logger(tmp_path, console=False)
+    logger.log({"a": 1}, 1, 1, "learner")
+    logger.close()
+    logger.close()
+    assert len(_scalars(tmp_path)) == 1
+    with pytest.raises(ValueError, match="log of section 'eval': the logger is closed"):
+        logger.log({"a": 1}, 2, 1, "eval")
+
+
+def test_no_folder_writes_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with Logger(None, console=False) as logger:
+        logger.log({"a": 1}, 1, 1, "learner")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "message"),
+    [
+        ({"td": np.ones(3)}, TypeError, "log: td is a ndarray, wanted a number; log its mean"),
+        ({"x": [1]}, TypeError, "log: x is a list, wanted a number"),
+        ({"x": None}, TypeError, "log: x is a NoneType, wanted a number"),
+        ({"envstep": 1}, ValueError, "log: the key 'envstep' is the record's own; choose another name"),
+    ],
+)
+def test_a_value_that_is_no_scalar_raises_by_name_and_writes_nothing(tmp_path, values, error, message):
+    with Logger(tmp_path, tensorboard=False, console=False) as logger:
+        with pytest.raises(error, match=message):
+            logger.log(values, 1, 1, "learner")
+        assert _lines(tmp_path) == []
+
+
+def test_evaluations_are_console_lines(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    with Logger(None) as logger:
+        logger.log({"eval_value": 123.456, "n_episode": 8}, 12000, 500, "eval")
+        logger.log({"loss": 1.0}, 12000, 500, "learner")
+    assert [r.getMessage() for r in caplog.records] == [
+        "eval | envstep 12,000 | train_iter 500 | eval_value 123.5 | n_episode 8"
+    ]
+
+
+def test_warn_once_says_each_key_once(caplog, monkeypatch):
+    monkeypatch.setattr(log, "_warned", set())
+    for key in ("a", "b", "a"):
+        warn_once(key, f"about {key}")
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [("WARNING", "about a"), ("WARNING", "about b")]
+
+
+def test_loggers_hang_below_the_package():
+    assert get_logger().name == "ding_like"
+    assert get_logger("collector").name == "ding_like.collector"
+    assert get_logger("ding_like.worker").name == "ding_like.worker"
+
+
+def test_lines_go_to_stderr_and_a_programs_own_logging_is_left_alone():
+    code = (
+        "import logging, sys; {setup}; from ding_like.utils.log import get_logger, setup_console;"
+        "setup_console(); setup_console(); get_logger().info('hello'); get_logger().warning('careful')"
+    )
+    done = [
+        subprocess.run([sys.executable, "-c", code.format(setup=setup)], capture_output=True, text=True, check=True)
+        for setup in ("pass", "logging.basicConfig(format='own %(message)s', level='WARNING')")
+    ]
+    assert [d.stdout for d in done] == ["", ""]
+    assert done[0].stderr == "hello\nwarning: careful\n"
+    assert done[1].stderr == "own careful\n"
+
+
+def test_plain_progress_lines_come_at_their_pace_with_rate_return_and_eta(caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
+    clock = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    with Progress(max_env_step=10000, plain_every_s=10, terminal=False) as progress:
+        for step in range(0, 3001, 100):  # 100 steps a second
+            progress.update(step, step // 10, return_=20.0 if step == 500 else None)
+            clock[0] += 1.0
+    assert [r.getMessage() for r in caplog.records] == [
+        "envstep 1,000/10,000 | 100 steps/s | return 20 | train_iter 100 | ETA 0:01:30",
+        "envstep 2,000/10,000 | 100 steps/s | return 20 | train_iter 200 | ETA 0:01:20",
+        "envstep 3,000/10,000 | 100 steps/s | return 20 | train_iter 300 | ETA 0:01:10",
+    ]
+
+
+def test_without_limits_there_is_no_eta_and_the_nearer_limit_counts(caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
+    clock = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    for limits in ({"max_env_step": int(1e10)}, {"max_env_step": 100000, "max_train_iter": 20}):
+        progress = Progress(**limits, plain_every_s=1, terminal=False)
+        progress.update(0, 0)
+        clock[0] += 1.0
+        progress.update(100, 10)
+    first, second = [r.getMessage() for r in caplog.records]
+    assert first == "envstep 100 | 100 steps/s | train_iter 10"
+    assert second == "envstep 100/100,000 | 100 steps/s | train_iter 10 | ETA 0:00:01"
+
+
+def test_on_a_terminal_it_draws_one_line_at_most_four_times_a_second(monkeypatch, capsys):
+    clock = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    progress = Progress(max_env_step=1000, terminal=True)
+    draws = []
+    monkeypatch.setattr(progress._live, "update", lambda line, refresh: draws.append(line))
+    for step in range(1000):
+        progress.update(step, 0)
+        clock[0] += 0.001
+    progress.close()
+    progress.close()
+    assert len(draws) == 3
+    assert draws[0].startswith("envstep 250/1,000 | 1,000 steps/s | train_iter 0 | ETA 0:00:00")
