@@ -1,6 +1,8 @@
 """The same work without a library: what our figures are measured against."""
 
 from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -25,7 +27,7 @@ class BareEnvs:
 def mlp(sizes: list[int]) -> nn.Sequential:
     """Linear layers with ReLU between them."""
     layers: list[nn.Module] = []
-    for into, out in zip(sizes[:-1], sizes[1:]):
+    for into, out in pairwise(sizes):
         layers += [nn.Linear(into, out), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -83,13 +85,12 @@ class FlatAdam:
         self._adam.step()
 
 
-def dqn_step(net: nn.Module, target: nn.Module, adam: FlatAdam, batch: dict[str, Tensor], gamma: float) -> Tensor:
-    """One double-free, one-step DQN update by its torch operations alone; returns the loss."""
+def dqn_step(net: nn.Module, target: nn.Module, adam: Any, batch: dict[str, Tensor]) -> Tensor:
+    """One Q-learning update (no double) by its torch operations alone; returns the loss."""
     with torch.no_grad():
-        bootstrap = target(batch["next_obs"]).max(1)[0]  # [N]
-        wanted = batch["reward"] + gamma * (1 - batch["done"]) * bootstrap
+        wanted = batch["reward"] + batch["discount"] * target(batch["next_obs"]).max(1)[0]  # [N]
     q = net(batch["obs"]).gather(1, batch["action"][:, None]).squeeze(1)  # [N]
-    loss = F.mse_loss(q, wanted)
+    loss = F.smooth_l1_loss(q, wanted)
     adam.zero_grad()
     loss.backward()
     adam.step()

@@ -1,15 +1,8 @@
-"""What the benchmark scripts share: one thread, interleaved rounds, a table and one JSON line.
-
-Import this module first: it limits the thread pools before numpy and torch start them.
-"""
-
-import os
-
-for _pool in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ[_pool] = "1"
+"""What the benchmark scripts share: one torch thread, interleaved rounds, a table and one JSON line."""
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import time

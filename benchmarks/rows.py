@@ -1,16 +1,15 @@
 """Writing rows, the 3-step adder and ring insertion together, in microseconds per env step.
 
-The steps are made beforehand, so neither env nor network is timed; blocks of 64 rows, an episode ends every 200 steps of
-each column, DQN's items.
+The steps are made beforehand, so neither env nor network is timed; blocks of 64 rows, an episode ends every
+200 steps of each column, DQN's items.
 
     python benchmarks/rows.py [--rounds 9]
 """
 
 from collections.abc import Callable
 
-from common import Check, interleave, median, parser, report, seconds  # first: it limits the thread pools
-
 import numpy as np
+from common import Check, interleave, median, parser, report, seconds
 
 from ding_like.config import CfgDict
 from ding_like.data import Infos
@@ -31,7 +30,9 @@ def steps(columns: int, count: int) -> list[tuple]:
     for t in range(count):
         terminated = (np.arange(columns) * 7 + t) % EPISODE == 0
         flags = terminated, terminated, np.zeros(columns, bool)
-        timestep = EnvTimestep(obs[t + 1], np.ones(columns, np.float32), flags[0], Infos([{}] * columns), *flags[1:])
+        timestep = EnvTimestep(
+            obs[t + 1], np.ones(columns, np.float32), flags[0], Infos([{}] * columns), *flags[1:]
+        )
         row = {
             "obs": obs[t],
             "action": rng.integers(0, 2, columns),

@@ -1,4 +1,4 @@
-"""Values that live in two places, and DI-engine keys that mean nothing here."""
+"""Values that live in two places, and keys that mean something in DI-engine but nothing here."""
 
 import copy
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,6 @@ from ding_like.utils.log import warn_once
 # (alias, source): the source holds the value; whoever reads the alias finds the same.
 ALIASES = (
     ("policy.collect.env_num", "env.collector_env_num"),
-    ("policy.collect.collector_env_num", "env.collector_env_num"),
     ("policy.eval.env_num", "env.evaluator_env_num"),
     ("policy.eval.evaluator.n_episode", "env.n_evaluator_episode"),
     ("policy.eval.evaluator.stop_value", "env.stop_value"),
@@ -67,7 +66,7 @@ def release_aliases(base: CfgDict, overrides: Iterable[Mapping[Any, Any]]) -> No
 
 
 class Obsolete(NamedTuple):
-    """A DI-engine key without a meaning here. Values outside `harmless` (None: any will do) are refused."""
+    """A key without a meaning here. Values outside `harmless` (None: any will do) are refused."""
 
     path: str
     says: str
@@ -79,13 +78,21 @@ _SCREEN = "how often a line is printed is the progress line's own matter"
 _REUSE = "items leave by age alone; how often one is used follows from update_per_collect and n_sample"
 _FLAGS = "each transition knows whether its episode terminated or was truncated by a time limit"
 _DDP = "a learner runs on one device here"
+_IMPORTS = "name modules of your own in policy.import_names"
+_SECTIONS = ("env_manager", "collector", "evaluator", "learner", "replay_buffer")
+_SINGLE = "this policy trains on single transitions"
 OBSOLETE = (
+    Obsolete("seed", "the seed of a run is its -s, or the argument seed"),
+    Obsolete("env.replay_path", "a run records no video", (None,)),
     Obsolete("env.manager.shared_memory", "an env manager chooses by itself how observations travel"),
     Obsolete("env.manager.reset_timeout", _NO_READER),
     Obsolete("env.manager.reset_inplace", _NO_READER),
     Obsolete("env.manager.episode_num", _NO_READER),
     Obsolete("policy.on_policy", "the policy class says it"),
     Obsolete("policy.command", _NO_READER),
+    Obsolete("policy.load_path", "give --load-path, or the argument load_path"),
+    Obsolete("policy.unroll_len", _SINGLE, (1,)),
+    Obsolete("policy.collect.unroll_len", _SINGLE, (1,)),
     Obsolete("policy.multi_agent", "the env says how many agents it has", (False,)),
     Obsolete("policy.priority", "replay is uniform here", (False,)),
     Obsolete("policy.priority_IS_weight", "replay is uniform here", (False,)),
@@ -115,7 +122,10 @@ OBSOLETE = (
     Obsolete("policy.other.replay_buffer.monitor", _SCREEN),
     Obsolete("policy.other.commander", "the loop itself evaluates and stops"),
     Obsolete("collector.get_train_sample", "every collector makes train samples"),
+    Obsolete("collector.type", "there is one collector", ("sample",)),
+    Obsolete("evaluator.type", "there is one evaluator", ("interaction",)),
     Obsolete("learner.type", "there is one learner", ("base",)),
+    *(Obsolete(f"{section}.import_names", _IMPORTS) for section in _SECTIONS),
     Obsolete("commander", "the loop itself evaluates and stops"),
 )
 
@@ -131,12 +141,21 @@ def drop_obsolete(user: Mapping[Any, Any], defaults: Mapping[Any, Any] | None = 
     result = CfgDict(copy.deepcopy(dict(dict_items(user))))
     cfg_types = [Obsolete(path, _NO_READER) for path, _ in walk(result) if path.split(".")[-1] == "cfg_type"]
     for path, says, harmless in [*OBSOLETE, *cfg_types]:
-        if get_path(defaults or {}, path) is not MISSING:
+        if _is_known(path, defaults or {}):
             continue
         value = pop_path(result, path)
         if value is MISSING:
             continue
         if harmless is not None and value not in harmless:
             raise ConfigError(f"{path}: {value!r} asks for what does not exist here: {says}; remove the key")
-        warn_once(f"obsolete {path}", f"{path}: a DI-engine key without effect here: {says}; remove it")
+        warn_once(f"obsolete {path}", f"{path}: a key without effect here: {says}; remove it")
     return result
+
+
+def _is_known(path: str, defaults: Mapping[Any, Any]) -> bool:
+    """Whether the defaults have the path, or its source where it is an alias."""
+    return any(get_path(defaults, place) is not MISSING for place in (path, *_sources(path)))
+
+
+def _sources(path: str) -> list[str]:
+    return [source for alias, source in ALIASES if alias == path]

@@ -98,4 +98,5 @@ def load_yaml(path: str | Path) -> Any:
 
 def dump_yaml(value: Any) -> str:
     """Return plain data as YAML that `parse_yaml` reads back equal."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    # Escapes instead of allow_unicode: PyYAML writes some line separators bare and reads them back as spaces.
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=False, width=100)

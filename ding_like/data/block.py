@@ -18,7 +18,8 @@ class RowLink:
         ends: int array `[K]`: flat indices `t * B + b`, ascending, of rows at which an episode ended.
         finals: list of K observations (trees without leading axes): the true final ones of those rows.
         columns: B.
-        hop: int array `[E, B]`, distance from a row to the row its bootstrap observation stands at; None means 1.
+        hop: int array `[E, B]`, distance from a row to the row its bootstrap observation stands at; None
+            means 1.
     """
 
     __slots__ = ("columns", "ends", "finals", "hop", "rows")
@@ -39,7 +40,11 @@ class RowLink:
     def materialise(self, starts: int) -> Any:
         """The next observations `[starts, B, ...]` as arrays of their own."""
         t = np.arange(starts)[:, None]
-        hop = np.ones((starts, self.columns), np.int64) if self.hop is None else self.hop[:starts].astype(np.int64)
+        hop = (
+            np.ones((starts, self.columns), np.int64)
+            if self.hop is None
+            else self.hop[:starts].astype(np.int64)
+        )
         out = tree_index(self.rows, (t + hop, np.arange(self.columns)))  # [E, B, ...], a copy
         if not len(self.ends):
             return out
@@ -56,8 +61,8 @@ class RowLink:
 class Block(ArrayDict):
     """Rows `[L, B]`; the first `starts` of them may start an item, the rest wait for their n-step future.
 
-    Reading `block['next_obs']` materialises the linked next observations (once, read-only); assigning it replaces the
-    link by a field of its own. `block.link` is the link itself.
+    Reading `block['next_obs']` materialises the linked next observations (once, read-only); assigning it
+    replaces the link by a field of its own. `block.link` is the link itself.
     """
 
     starts: int
@@ -84,23 +89,25 @@ class Block(ArrayDict):
                     self._next = tree_map(_frozen, self.link.materialise(len(self)))
                 return self._next
             return super().__getitem__(key)
-        plain = {k: None if v is None else tree_index(v, key) for k, v in dict.items(self)}
-        if self.link is not None and "next_obs" not in plain:
-            plain["next_obs"] = tree_index(self["next_obs"], key)
-        return ArrayDict(plain)
+        return self.unlinked()[key]
 
     def __contains__(self, key: object) -> bool:
         return dict.__contains__(self, key) or (key == "next_obs" and self.link is not None)
+
+    def unlinked(self) -> ArrayDict:
+        """All rows with `next_obs` as a field like any other: what indexing and `tree_map` see."""
+        fields = ArrayDict(dict.items(self))
+        if "next_obs" in self:
+            fields["next_obs"] = self["next_obs"]
+        return fields
 
     def copy(self) -> Block:
         return Block(dict.items(self), self.starts, self.link)
 
     def flat(self) -> ArrayDict:
         """Every item on its own: fields `[starts * B, ...]`, `next_obs` included; copies."""
-        fields = {k: v for k, v in dict.items(self) if v is not None}
-        if "next_obs" in self:
-            fields["next_obs"] = self["next_obs"]
         n = self.starts
+        fields = {k: v for k, v in dict.items(self.unlinked()) if v is not None}
         return ArrayDict(tree_map(lambda a: a[:n].reshape((-1,) + a.shape[2:]).copy(), fields))
 
 

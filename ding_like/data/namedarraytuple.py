@@ -1,7 +1,8 @@
 """`namedarraytuple`: a namedtuple of arrays with common leading axes (Stooke and Abbeel 2019, section 5).
 
-Closed fields, nested, `None` leaves allowed. Indexing follows the project's one rule: a string key is a field, any other
-key indexes every leaf. As a tuple it unpacks and has `len` over fields; positional access is `x.get(i)`.
+Closed fields, nested, `None` leaves allowed. Indexing follows the project's one rule: a string key is a
+field, any other key indexes every leaf. As a tuple it unpacks and has `len` over fields; positional access is
+`x.get(i)`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ RESERVED = ("get", "items", "keys", "index", "count")
 
 
 class Infos(LeafTuple):
-    """A tuple of B info dictionaries that trees treat as one leaf; an int gives one dict, anything else a sub-tuple."""
+    """A tuple of B info dictionaries that trees treat as one leaf; an int gives one, any other key a part."""
 
     __slots__ = ()
 
@@ -41,9 +42,9 @@ class _ArrayTuple:
         if type(key) is str:
             return self._field(key)
         values = []
-        for name, leaf in zip(self._fields, tuple.__iter__(self)):  # type: ignore[call-overload]
+        for name, leaf in self.items():
             try:
-                values.append(None if leaf is None else tree_index(leaf, key))
+                values.append(leaf[key] if isinstance(leaf, _ArrayTuple) else tree_index(leaf, key))
             except (IndexError, TypeError, ValueError, KeyError) as err:
                 raise type(err)(f"in field '{name}': {err}") from err
         return self._make(values)  # type: ignore[attr-defined]
@@ -71,7 +72,7 @@ class _ArrayTuple:
 
     def items(self) -> Iterator[tuple[str, Any]]:
         """Pairs (field name, field)."""
-        return zip(self._fields, tuple.__iter__(self))  # type: ignore[call-overload]
+        return zip(self._fields, tuple.__iter__(self))  # type: ignore[call-overload,arg-type]
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -82,7 +83,7 @@ class _ArrayTuple:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple:
-        return _restore, (type(self).__name__, self._fields, tuple(tuple.__iter__(self)))  # type: ignore[call-overload]
+        return _restore, (type(self).__name__, self._fields, tuple(leaf for _, leaf in self.items()))
 
 
 _TYPES: dict[tuple[str, tuple[str, ...]], type] = {}
@@ -91,14 +92,18 @@ _TYPES: dict[tuple[str, tuple[str, ...]], type] = {}
 def namedarraytuple(typename: str, field_names: str | Iterable[str]) -> type:
     """The named array tuple type with these fields (the same type for the same name and fields).
 
-    Values pickle into any process: a pickle carries the name and fields, and the type is made there when needed.
+    Values pickle into any process: a pickle carries name and fields, and the type is made there when needed.
 
     Raises ValueError for a reserved or invalid field name.
     """
-    fields = tuple(field_names.replace(",", " ").split()) if isinstance(field_names, str) else tuple(field_names)
+    fields = (
+        tuple(field_names.replace(",", " ").split()) if isinstance(field_names, str) else tuple(field_names)
+    )
     bad = [f for f in fields if f in RESERVED]
     if bad:
-        raise ValueError(f"field names {bad} of '{typename}' are reserved: choose names outside {list(RESERVED)}")
+        raise ValueError(
+            f"field names {bad} of '{typename}' are reserved: choose names outside {list(RESERVED)}"
+        )
     key = (typename, fields)
     if key not in _TYPES:
         base = namedtuple(typename, fields)  # type: ignore[misc]
@@ -112,10 +117,12 @@ def _restore(typename: str, fields: tuple[str, ...], values: tuple) -> Any:
 
 
 def namedarraytuple_like(example: Any, typename: str | None = None) -> type:
-    """The array-tuple type with the fields of `example` (a namedtuple, namedarraytuple, type of one, or dict)."""
+    """The array-tuple type with the fields of `example`: a namedtuple, namedarraytuple, type of one, dict."""
     fields = tuple(example.keys()) if isinstance(example, dict) else getattr(example, "_fields", None)
     if fields is None:
-        raise TypeError(f"cannot take fields from {type(example).__name__}; wanted a namedtuple or a dictionary")
+        raise TypeError(
+            f"cannot take fields from {type(example).__name__}; wanted a namedtuple or a dictionary"
+        )
     named = example.__name__ if isinstance(example, type) else type(example).__name__
     return namedarraytuple(typename or named, fields)
 

@@ -1,7 +1,7 @@
 """Tree functions: the only language infrastructure speaks about data.
 
-Nodes are dictionaries (`ArrayDict` among them), tuples (`namedarraytuple` among them) and `None`. Everything else is a
-leaf: numpy arrays, torch tensors, scalars, lists, `Infos`.
+Nodes are dictionaries (`ArrayDict` among them), tuples (`namedarraytuple` among them) and `None`. Everything
+else is a leaf: numpy arrays, torch tensors, scalars, lists, `Infos`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ def tree_map(fn: Callable, tree: Any, *rest: Any) -> Any:
     if tree is None:
         return None
     if isinstance(tree, dict):
+        if hasattr(type(tree), "unlinked"):
+            tree = tree.unlinked()  # type: ignore[attr-defined]
         for other in rest:
             if not isinstance(other, dict) or other.keys() != tree.keys():
                 got = list(other.keys()) if isinstance(other, dict) else type(other).__name__
                 raise ValueError(f"trees differ: {list(tree.keys())} against {got}")
         raw = [dict.__getitem__] * len(rest)
         out = {
-            k: tree_map(fn, v, *(get(other, k) for get, other in zip(raw, rest)))
-            for k, v in dict.items(tree)
+            k: tree_map(fn, v, *(get(other, k) for get, other in zip(raw, rest))) for k, v in dict.items(tree)
         }
         return type(tree)(out) if type(tree) is not dict else out
     if isinstance(tree, tuple) and not isinstance(tree, LeafTuple):
@@ -84,11 +85,13 @@ def tree_index(tree: Any, key: Any) -> Any:
 
 
 def tree_write(tree: Any, key: Any, value: Any) -> None:
-    """`leaf[key] = value` in place; `value` is a tree of the same structure, or anything one leaf can broadcast.
+    """`leaf[key] = value` in place; `value` is a tree of the same structure, or broadcasts to every leaf.
 
     A `None` in the destination is skipped. Errors name the failing field.
     """
     if isinstance(tree, (np.ndarray, torch.Tensor)):
+        if value is None:  # numpy would write NaN
+            raise TypeError("got None, wanted something that fits the array")
         tree[key] = value
     elif tree is None:
         return
@@ -109,8 +112,10 @@ def tree_write(tree: Any, key: Any, value: Any) -> None:
 
 
 def _field(source: dict, key: str, destination: dict) -> Any:
-    if key not in source.keys():
-        raise KeyError(f"field '{key}' is missing: got {list(source.keys())}, wanted {list(destination.keys())}")
+    if not dict.__contains__(source, key):
+        raise KeyError(
+            f"field '{key}' is missing: got {list(source.keys())}, wanted {list(destination.keys())}"
+        )
     return dict.__getitem__(source, key)
 
 
@@ -133,7 +138,8 @@ def _stack(xs: tuple, axis: int) -> Any:
 def tree_cat(trees: list, axis: int = 0) -> Any:
     """Trees of one structure joined along an existing axis."""
     return tree_map(
-        lambda *xs: torch.cat(xs, axis) if isinstance(xs[0], torch.Tensor) else np.concatenate(xs, axis), *trees
+        lambda *xs: torch.cat(xs, axis) if isinstance(xs[0], torch.Tensor) else np.concatenate(xs, axis),
+        *trees,
     )
 
 
@@ -159,8 +165,14 @@ def buffer_from_example(example: Any, lead: tuple[int, ...] | int) -> Any:
 
 
 def torchify(tree: Any) -> Any:
-    """Numpy leaves become torch tensors that share their memory; other leaves pass."""
-    return tree_map(lambda a: torch.from_numpy(a) if isinstance(a, np.ndarray) else a, tree)
+    """Numpy leaves become tensors that share their memory (read-only ones are copied); other leaves pass."""
+
+    def tensor(a: Any) -> Any:
+        if not isinstance(a, np.ndarray):
+            return a
+        return torch.from_numpy(a if a.flags.writeable else a.copy())
+
+    return tree_map(tensor, tree)
 
 
 def numpify(tree: Any) -> Any:

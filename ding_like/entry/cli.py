@@ -17,7 +17,7 @@ from ding_like.utils.registry import REGISTRIES, UnknownNameError, suggest
 
 INTERRUPTED = 130  # what a shell gives a program that Ctrl-C ended
 _PACKAGE = str(Path(__file__).parents[1])
-_PURPOSE = (ValueError, TypeError, LookupError, ImportError, OSError, RuntimeError)
+_PURPOSE = (ValueError, TypeError, LookupError, ImportError, ArithmeticError, RuntimeError)
 
 
 class _Count(click.ParamType):
@@ -30,7 +30,7 @@ class _Count(click.ParamType):
             number = float(value)
         except ValueError:
             number = -1.0
-        if number < 0 or number != int(number):
+        if number < 0 or not number.is_integer():
             self.fail(f"{value!r} is not a whole number such as 100000 or 1e5", param, ctx)
         return int(number)
 
@@ -78,7 +78,8 @@ def _print_names(ctx: click.Context, _: click.Parameter, kind: str | None) -> No
         return
     if kind not in REGISTRIES:
         raise UnknownNameError(f"no registry is called {kind!r}.{suggest(kind, REGISTRIES)} {_KINDS}")
-    click.echo("\n".join(REGISTRIES[kind].query()))
+    for name in REGISTRIES[kind].query():
+        click.echo(name)
     if kind == "env":
         click.echo("(and any Gymnasium id)", err=True)
     ctx.exit()
@@ -133,9 +134,7 @@ def cli(
         missing = "-m MODE" if mode is None else "-c FILE"
         raise click.UsageError(f"{missing} is missing; a run needs both, as in: ding -m serial -c FILE -s 0")
     run_options = {key: options[key] for key in _RUN_OPTIONS if options[key] is not None}
-    # As `python FILE` would find them: modules of the folder the command is given in.
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    _add_working_folder()
     MODES[mode](config, seeds or (0,), sets, run_options)
 
 
@@ -151,6 +150,7 @@ def config_show(file: str, sets: tuple[str, ...]) -> None:
     """Print FILE merged with every default, as YAML."""
     from ding_like.entry.build import full_config
 
+    _add_working_folder()
     click.echo(dump_yaml(to_plain(full_config(file, sets=sets))), nl=False)
 
 
@@ -161,6 +161,7 @@ def config_check(file: str, sets: tuple[str, ...]) -> None:
     """Check every key and value of FILE; exit code 0 if all are right."""
     from ding_like.entry.build import full_config
 
+    _add_working_folder()
     full_config(file, sets=sets)
     click.echo(f"{file}: ok")
 
@@ -180,17 +181,28 @@ def config_reference(path: str | None) -> None:
 @cli.command("check-env")
 @click.argument("env_id")
 @click.option("--import-names", multiple=True, metavar="MODULE", help="Module that registers it; may repeat.")
-def check_env_command(env_id: str, import_names: tuple[str, ...]) -> None:
-    """Step an environment and report what would break training: ding check-env CartPole-v1."""
+@click.pass_context
+def check_env_command(ctx: click.Context, env_id: str, import_names: tuple[str, ...]) -> None:
+    """Step an env and tell what would break or spoil training: ding check-env CartPole-v1."""
     from ding_like.envs.check import check_env
 
-    for line in check_env(env_id, import_names=import_names):
-        click.echo(line)
+    _add_working_folder()
+    findings = check_env(env_id, import_names=import_names)
+    for finding in findings:
+        click.echo(str(finding))
+    if any(finding.severity == "error" for finding in findings):
+        ctx.exit(1)
+
+
+def _add_working_folder() -> None:
+    """Make the modules of the folder the command is given in importable, as `python FILE` does."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
 
 
 def _is_deliberate(error: BaseException) -> bool:
-    """Whether the error is a message to the user: a class of ours, or one that our code raised by `raise`."""
-    if type(error).__module__.startswith("ding_like."):
+    """Whether the error is a message to the user: of the system, a class of ours, or by a `raise` of ours."""
+    if isinstance(error, OSError) or type(error).__module__.startswith("ding_like."):
         return True
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or not isinstance(error, _PURPOSE) or not frames[-1].filename.startswith(_PACKAGE):

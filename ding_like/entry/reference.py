@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import io
+import re
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import NamedTuple
 
 
 class Source(NamedTuple):
-    """A dict of defaults: where it sits in the config, and where it is written (`Class.config` or a global)."""
+    """Where defaults sit in the config, and where they are written.
+
+    `name` is a dict in the module (`Class.config` or a global), or a class whose constructor takes the keys.
+    """
 
     title: str
     section: str
@@ -27,13 +31,24 @@ class Key(NamedTuple):
 
 
 SOURCES = (
+    Source("The run", "", "ding_like.entry.build", "TOP_CONFIG"),
+    Source("Environments", "env", "ding_like.envs.make", "ENV_CONFIG"),
     Source("Every policy", "policy", "ding_like.policy.base_policy", "Policy.config"),
     Source("Policy `dqn`", "policy", "ding_like.policy.dqn", "DQNPolicy.config"),
+    Source("Model `dqn`", "policy.model", "ding_like.model.template.q_learning", "DQN"),
+    Source("Learner", "policy.learn.learner", "ding_like.worker.learner.learner", "Learner.config"),
+    Source(
+        "Collector",
+        "policy.collect.collector",
+        "ding_like.worker.collector.sample_collector",
+        "SampleCollector.config",
+    ),
+    Source("Evaluator", "policy.eval.evaluator", "ding_like.worker.collector.evaluator", "Evaluator.config"),
     Source(
         "Replay buffer `replay`",
         "policy.other.replay_buffer",
         "ding_like.worker.replay_buffer.replay",
-        "ReplayBuffer.config",
+        "Replay.config",
     ),
 )
 
@@ -41,17 +56,17 @@ _HEADER = """# Config reference
 
 Generated from the classes by `ding config reference --write docs/config_reference.md`; do not edit.
 
-A key is written as its path: `policy.learn.batch_size` is `main_config = dict(policy=dict(learn=dict(batch_size=64)))`,
-or `--set policy.learn.batch_size=64`. A value must have the type of its default; where the default is `None`,
-anything but a number in quotes will do.
+`policy.learn.batch_size` is written `main_config = dict(policy=dict(learn=dict(batch_size=64)))`, or
+`--set policy.learn.batch_size=64`. A value must have the type of its default (an integer may also be written
+`1e5`); where the default is `None`, anything but a number in quotes will do.
 """
 
 
 def keys_of(source: Source) -> list[Key]:
-    """Return the keys of one dict of defaults, sections left out unless empty.
+    """Return the keys of one source; a section itself only where it is empty and has a meaning of its own.
 
     Raises:
-        LookupError: the module has no such dict.
+        LookupError: the module has no such dict or class.
     """
     spec = importlib.util.find_spec(source.module)
     if spec is None or spec.origin is None:
@@ -60,6 +75,8 @@ def keys_of(source: Source) -> list[Key]:
     node: ast.AST = ast.parse(text)
     for part in source.name.split("."):
         node = _member(node, part, source)
+    if isinstance(node, ast.ClassDef):
+        return _arguments(node, source)
     return list(_walk(node, source.section, _comments(text)))
 
 
@@ -67,14 +84,19 @@ def reference() -> str:
     """Return the whole reference as Markdown."""
     parts = [_HEADER]
     for source in SOURCES:
-        rows = [f"| `{path}` | `{default}` | {meaning} |" for path, default, meaning in keys_of(source)]
-        parts.append("\n".join([f"## {source.title}", "", "| key | default | meaning |", "|---|---|---|", *rows, ""]))
+        cells = [
+            [f"`{key.path}`", f"`{key.default}`" if key.default else "", key.meaning]
+            for key in keys_of(source)
+        ]
+        rows = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in cells]
+        table = ["key | default | meaning", "--- | --- | ---", *rows]
+        parts.append("\n".join([f"## {source.title}", "", *(f"| {row} |" for row in table), ""]))
     return "\n".join(parts)
 
 
 def _member(node: ast.AST, name: str, source: Source) -> ast.AST:
     for child in getattr(node, "body", []):
-        if isinstance(child, ast.ClassDef) and child.name == name:
+        if isinstance(child, ast.ClassDef | ast.FunctionDef) and child.name == name:
             return child
         targets = child.targets if isinstance(child, ast.Assign) else [getattr(child, "target", None)]
         if any(isinstance(target, ast.Name) and target.id == name for target in targets):
@@ -103,5 +125,21 @@ def _walk(node: ast.AST, section: str, comments: dict[int, str]) -> Iterator[Key
         if _items(value):
             yield from _walk(value, path, comments)
         else:
-            meaning = comments.get(value.end_lineno or 0) or comments.get(value.lineno - 1, "")
-            yield Key(path, ast.unparse(value), meaning.replace("|", "\\|"))
+            meaning = comments.get(value.end_lineno or 0, "")
+            if meaning or _items(value) is None:
+                yield Key(path, ast.unparse(value), meaning)
+
+
+def _arguments(node: ast.ClassDef, source: Source) -> list[Key]:
+    """Return the constructor's arguments with what the docstring's `Args` say."""
+    init = _member(node, "__init__", source)
+    assert isinstance(init, ast.FunctionDef)
+    meanings = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", ast.get_docstring(node) or "", re.MULTILINE))
+    names = [argument.arg for argument in init.args.args[1:]]
+    defaults = [""] * (len(names) - len(init.args.defaults)) + [
+        ast.unparse(value) for value in init.args.defaults
+    ]
+    return [
+        Key(f"{source.section}.{name}", default, " ".join(meanings.get(name, "").split()).rstrip("."))
+        for name, default in zip(names, defaults)
+    ]

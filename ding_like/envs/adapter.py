@@ -14,10 +14,12 @@ from ding_like.envs.spaces import children, to_gymnasium
 
 
 def wrap_env(env: Any) -> gymnasium.Env:
-    """`env` as a Gymnasium env: `reset(seed, options) -> (obs, info)`, five-tuple steps, Gymnasium spaces from 0.
+    """`env` as a Gymnasium env: `reset(seed, options) -> (obs, info)`, five-tuple steps, Gymnasium spaces
+    from 0.
 
-    A native Gymnasium env is returned as it is. gym 0.26 envs, older four-tuple envs, envs of DI-engine's `BaseEnv` shape
-    and look-alikes go through `EnvAdapter`. Discrete spaces that start above 0 are shifted to start at 0.
+    A native Gymnasium env is returned as it is. gym 0.26 envs, older four-tuple envs, envs of DI-engine's
+    `BaseEnv` shape and look-alikes go through `EnvAdapter`. Discrete spaces that start above 0 are shifted to
+    start at 0.
 
     Raises TypeError when `env` has no `reset` and `step`.
     """
@@ -45,13 +47,20 @@ def _accepts(fn: Any, keyword: str) -> bool:
     return keyword in params or any(p.kind is p.VAR_KEYWORD for p in params.values())
 
 
+def env_name(env: gymnasium.Env) -> str:
+    """What messages call an env: its Gymnasium id, else its class."""
+    bare = env.unwrapped
+    return env.spec.id if env.spec else type(bare.env if isinstance(bare, EnvAdapter) else bare).__name__
+
+
 class EnvAdapter(gymnasium.Env):
     """A foreign env behind Gymnasium's API. What it is is read from what it returns, never from its class.
 
     - A step of four values, or a timestep object with `obs, reward, done, info`: truncated is
       `info['TimeLimit.truncated']`, terminated is `done and not truncated`.
     - A reset may return the observation alone.
-    - `env.seed(seed)` is used where it exists. A `seed` that takes `dynamic_seed` restarts at one state for ever after, so
+    - `env.seed(seed)` is used where it exists. A `seed` that takes `dynamic_seed` restarts at one state for
+    ever after, so
       each reset gets a fresh number from this adapter's own generator.
     - Spaces may be set as late as in the first reset.
     """
@@ -101,8 +110,8 @@ class EnvAdapter(gymnasium.Env):
             gymnasium.Env.reset(self.env, seed=seed)
         else:
             warnings.warn(
-                f"env {type(self.env).__name__} cannot be seeded: its reset takes no seed and it has no seed(); runs with "
-                "it may not repeat",
+                f"env {type(self.env).__name__} cannot be seeded: its reset takes no seed and it has no "
+                "seed(); runs with it may not repeat",
                 stacklevel=2,
             )
         return {}
@@ -163,7 +172,7 @@ def _has_start(space: spaces.Space) -> bool:
 
 
 class ZeroStart(gymnasium.Wrapper):
-    """Discrete and MultiDiscrete spaces with a `start` seen as starting at 0: actions get it added, observations less."""
+    """Discrete and MultiDiscrete spaces with a `start`, seen as starting at 0 in actions and observations."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)

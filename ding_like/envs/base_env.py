@@ -13,15 +13,16 @@ BaseEnvTimestep = namedtuple("BaseEnvTimestep", ["obs", "reward", "done", "info"
 
 
 class EnvError(RuntimeError):
-    """An env raised or broke its contract. The message names env, column, call and episode step; the cause is chained."""
+    """An env raised or broke its contract. The message names env, column, call and episode step."""
 
 
 class BaseEnv:
     """The env shape of DI-engine: configured by one `cfg`, steps return a `BaseEnvTimestep`.
 
-    A subclass writes `reset`, `step`, `seed`, `close` and sets `_observation_space` and `_action_space` (in `__init__`
-    or in the first `reset`). A time limit is told by `info['TimeLimit.truncated'] = True`; the score of an episode may be
-    told by `info['eval_episode_return']`. A plain Gymnasium env needs none of this: name its id in `env.type`.
+    A subclass writes `reset`, `step`, `seed`, `close` and sets `_observation_space` and `_action_space` (in
+    `__init__` or in the first `reset`). A time limit is told by `info['TimeLimit.truncated'] = True`; the
+    score of an episode may be told by `info['eval_episode_return']`. A plain Gymnasium env needs none of
+    this: name its id in `env.type`.
     """
 
     config: dict = {}
@@ -34,7 +35,7 @@ class BaseEnv:
         raise NotImplementedError(f"{type(self).__name__} has no reset()")
 
     def step(self, action: Any) -> BaseEnvTimestep:
-        """One step. `action` is a 0-dim integer array for Discrete spaces, an array of the space's shape else."""
+        """One step. `action` is an array of the action space's shape: 0-dim for Discrete."""
         raise NotImplementedError(f"{type(self).__name__} has no step(action)")
 
     def seed(self, seed: int, dynamic_seed: bool = True) -> None:

@@ -18,7 +18,7 @@ from ding_like.envs.spaces import check_obs, children, model_shapes
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding of `check_env`: severity 'ok', 'warning' or 'error', what is so, and what to do about it."""
+    """One finding of `check_env`: severity 'ok', 'warning' or 'error', what is so, what to do about it."""
 
     severity: str
     what: str
@@ -41,8 +41,8 @@ def check_env(
         env: a registered name or Gymnasium id, or an env instance, class or factory.
         steps: steps of each of two rollouts; an episode should end within them.
 
-    Returns the findings in the order of the checks; an exception in the env is the last one. Raises UnknownNameError
-    for an id that does not exist.
+    Returns the findings in the order of the checks; an exception in the env is the last one. Raises
+    UnknownNameError for an id that does not exist.
     """
     cfg = {
         "type": env if isinstance(env, str) else None,

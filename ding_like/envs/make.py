@@ -18,23 +18,23 @@ from ding_like.envs.adapter import wrap_env
 from ding_like.envs.env_wrappers import apply_wrappers, wrapper_type
 from ding_like.utils import ENV_REGISTRY, UnknownNameError, import_modules, suggest
 
-ENV_CONFIG = dict(
+ENV_CONFIG: dict[str, Any] = dict(
     type=None,  # a registered env, or any Gymnasium id: 'CartPole-v1', 'ALE/Pong-v5', 'module:Env-v0'
     import_names=[],  # modules imported first, for the envs and wrappers they register
     env_id=None,  # the Gymnasium id where `type` is missing or a family name such as 'gym' or 'atari'
     env_kwargs={},  # handed to the env's constructor unchecked
-    max_episode_steps=None,  # time limit in steps of the bare env, instead of the id's own; None keeps that one
-    wrappers=[],  # innermost first: names, or dict(type=name, train_only=bool, and the wrapper's own arguments)
+    max_episode_steps=None,  # time limit in steps of the bare env, in place of the id's own; None keeps that
+    wrappers=[],  # innermost first: names, or dict(type=name, train_only=bool, and the wrapper's arguments)
     collector_env_num=8,  # env columns that collect
     evaluator_env_num=8,  # env columns that evaluate
     n_evaluator_episode=8,  # episodes an evaluation plays
-    stop_value=None,  # training stops when an evaluation's mean return reaches it; None trains to the step limit
+    stop_value=None,  # training stops when an evaluation's mean return reaches it; None: at the step limit
 )
 
 # DI-engine names the family in `type` and the id in `env_id`.
-FAMILIES = frozenset(
-    "gym gymnasium classic_control box2d mujoco atari minatar minigrid cartpole acrobot mountain_car pendulum lunarlander "
-    "bipedalwalker".split()
+FAMILIES = (
+    *("gym", "gymnasium", "classic_control", "box2d", "mujoco", "atari", "minatar", "minigrid", "cartpole"),
+    *("acrobot", "mountain_car", "pendulum", "lunarlander", "bipedalwalker"),
 )
 # Id prefix, package that registers it, extra of setup.py.
 PROVIDERS = (
@@ -55,7 +55,7 @@ def make_env(
         role: 'collect' or 'eval'; wrappers marked `train_only` are left out of the latter.
         builder: `builder(env_cfg) -> env` in place of `type` and `env_id`.
 
-    Raises UnknownNameError with suggestions, ImportError naming the extra to install, and whatever the env raises.
+    Raises UnknownNameError with suggestions, ImportError naming the extra to install.
     """
     if role not in ("collect", "eval"):
         raise ValueError(f"role is {role!r}; wanted 'collect' or 'eval'")
@@ -73,8 +73,9 @@ def make_env_fns(
     """`num` factories of envs, one a column, that cloudpickle can send to a worker.
 
     Args:
-        env_setting: brings the envs instead of the config: an env class, a factory `fn()` or `fn(cfg)`, an env instance
-            (each column gets a deep copy), or DI-engine's `(env_fn, collector_cfgs, evaluator_cfgs)`.
+        env_setting: brings the envs instead of the config: an env class, a factory `fn()` or `fn(cfg)`, an
+            env instance (each column gets a deep copy), or DI-engine's triple `(env_fn, collector_cfgs,
+            evaluator_cfgs)`.
 
     Raises UnknownNameError here, not in a worker, when no such env exists.
     """
@@ -85,17 +86,25 @@ def make_env_fns(
     if env_setting is None:
         env_setting = _registered(env_cfg)
     if env_setting is None:
-        return [partial(make_env, copy.deepcopy(env_cfg), role, env_builder(env_cfg)) for _ in range(num)]
+        builder = env_builder(env_cfg)
+        return [_factory(env_cfg, role, builder) for _ in range(num)]
     if isinstance(env_setting, (tuple, list)):
         env_setting, cfgs = _unpack_setting(env_setting, num, role)
     elif hasattr(env_setting, "create_collector_env_cfg"):
         cfgs = _column_cfgs(env_setting, env_cfg, num, role)
-    fns = []
+    fns: list[Callable[[], gymnasium.Env]] = []
     for cfg in cfgs:
         source = env_setting if callable(env_setting) else copy.deepcopy(env_setting)
-        builder = partial(_build_with, source, cfg=copy.deepcopy(cfg))
-        fns.append(partial(make_env, copy.deepcopy(env_cfg), role, builder))
+        fns.append(_factory(env_cfg, role, partial(_build_with, source, cfg=copy.deepcopy(cfg))))
     return fns
+
+
+def _factory(env_cfg: Mapping[str, Any], role: str, builder: partial) -> Callable[[], gymnasium.Env]:
+    fn = partial(make_env, copy.deepcopy(env_cfg), role, builder)
+    what = builder.args[0]  # messages name the env before there is one
+    name = what if isinstance(what, str) else getattr(what, "__name__", type(what).__name__)
+    fn.__name__ = name  # type: ignore[attr-defined]
+    return fn
 
 
 def DingEnvWrapper(
@@ -115,7 +124,7 @@ def DingEnvWrapper(
     return make_env(cfg or {}, "collect" if caller == "collector" else "eval", builder)
 
 
-def env_builder(env_cfg: Mapping[str, Any]) -> Callable[[Any], Any]:
+def env_builder(env_cfg: Mapping[str, Any]) -> partial:
     """What makes the bare env of a config: a registered class, or the Gymnasium id.
 
     Raises ValueError when none is named, UnknownNameError when none is found, with the nearest names.
@@ -155,8 +164,8 @@ def _find_spec(env_id: str) -> Any:
     except gymnasium.error.Error as err:
         known = [*ENV_REGISTRY.query(), *gymnasium.registry]
         raise UnknownNameError(
-            f"no env is called '{env_id}', neither registered here nor in Gymnasium.{suggest(env_id, known)} An env of "
-            f"your own needs its module in env.import_names. ({err})"
+            f"no env is called '{env_id}', neither registered here nor in Gymnasium.{suggest(env_id, known)} "
+            f"An env of your own needs its module in env.import_names. ({err})"
         ) from err
 
 
@@ -182,7 +191,7 @@ def _make_gymnasium(env_id: str, env_cfg: Mapping[str, Any]) -> gymnasium.Env:
         wrapper_type(entry) for entry in env_cfg.get("wrappers") or ()
     ]:
         kwargs.setdefault("frameskip", 1)  # the wrapper skips frames itself
-    # The managers reset before they step and check what comes back: Gymnasium's guards would only do it again.
+    # The managers reset before they step and check what comes back: Gymnasium's guards would do it again.
     changes: dict[str, Any] = {"order_enforce": False}
     if env_cfg.get("max_episode_steps") is not None:
         changes["max_episode_steps"] = None
@@ -195,20 +204,15 @@ def _construct(factory: Callable, env_cfg: Any) -> Any:
     kwargs = dict(env_cfg.get("env_kwargs") or {})
     params = list(inspect.signature(factory).parameters.values())
     by_name = bool(params) and params[0].name in ("cfg", "config", "env_cfg")
-    needs_one = (
-        not isinstance(factory, type) and len([p for p in params if _is_required(p)]) == 1 and not kwargs
-    )
-    if hasattr(factory, "create_collector_env_cfg") or by_name or needs_one:
+    required = [p.name for p in params if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    unnamed = not isinstance(factory, type) and len(required) == 1 and required[0] not in kwargs
+    if hasattr(factory, "create_collector_env_cfg") or by_name or unnamed:
         return factory(CfgDict(copy.deepcopy(dict(env_cfg))))
     return factory(**kwargs)
 
 
-def _is_required(p: inspect.Parameter) -> bool:
-    return p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-
-
 def _build_with(source: Any, env_cfg: Any, cfg: Any = None) -> Any:
-    """The env that `source` (class, factory or instance) stands for; `cfg` is the config of its column, if it has one."""
+    """The env that `source` (class, factory or instance) stands for; `cfg` is its column's own config."""
     return _construct(source, env_cfg if cfg is None else cfg) if callable(source) else source
 
 

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from ding_like.data import ArrayDict
 
 UNSERVED = {
-    "Text": "drop it with wrappers=[dict(type='select_obs', drop=['{key}'])] or encode it as numbers in the env",
+    "Text": "drop it with wrappers=[dict(type='select_obs', drop=['{key}'])] or encode it as numbers",
     "Sequence": "pad it to a fixed length in the env and declare a Box",
     "Graph": "flatten it to fixed-size arrays in the env and declare a Dict of Boxes",
     "OneOf": "declare a Dict with one entry for every alternative",
@@ -39,8 +39,8 @@ def to_gymnasium(space: Any, path: str = "space") -> spaces.Space:
     if kind == "Tuple":
         return spaces.Tuple([to_gymnasium(s, f"{path}.{i}") for i, s in enumerate(space.spaces)])
     raise TypeError(
-        f"{path} is a {type(space).__module__}.{kind}; wanted a Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple "
-        "space of gymnasium or gym"
+        f"{path} is a {type(space).__module__}.{kind}; wanted a Box, Discrete, MultiDiscrete, MultiBinary, "
+        "Dict or Tuple space of gymnasium or gym"
     )
 
 
@@ -68,7 +68,8 @@ def _check_leaf(space: spaces.Space, path: str) -> None:
 def obs_spec(space: spaces.Space, path: str = "obs") -> Any:
     """What a model is told of an observation space, as plain ints, lists and dicts (fit for a YAML file).
 
-    Box and MultiBinary: int (one axis) or list; Discrete, MultiDiscrete: `{'@one_hot': [n, ...]}`; Dict: by key;
+    Box and MultiBinary: int (one axis) or list; Discrete, MultiDiscrete: `{'@one_hot': [n, ...]}`; Dict: by
+    key;
     Tuple: `{'@tuple': [...]}`. Raises TypeError for spaces that cannot be batched, naming the key.
     """
     if isinstance(space, spaces.Dict):
@@ -147,8 +148,8 @@ class LeafBatch:
         got = np.asarray(obs).dtype
         if not np.can_cast(got, self.dtype, "same_kind"):
             raise TypeError(
-                f"{self.path} has dtype {got} where its space says {self.space.dtype}; writing it would change the "
-                f"numbers: return obs.astype('{self.space.dtype}') or declare the space with dtype {got}"
+                f"{self.path} has dtype {got} where its space says {self.space.dtype}; writing it would "
+                f"change the numbers: return obs.astype('{self.space.dtype}') or declare the space as {got}"
             )
 
 
@@ -187,12 +188,12 @@ class NodeBatch:
 
 
 def obs_batch(space: spaces.Space, path: str = "obs") -> LeafBatch | NodeBatch:
-    """How the observations of B columns of `space` become one tree `[B, ...]`. Raises TypeError as `obs_spec`."""
+    """How observations of `space` from B columns become one tree `[B, ...]`; raises as `obs_spec`."""
     return (
         NodeBatch(space, path) if isinstance(space, (spaces.Dict, spaces.Tuple)) else LeafBatch(space, path)
     )
 
 
 def check_obs(space: spaces.Space, obs: Any) -> None:
-    """Raises ValueError or TypeError naming the entry of `obs` that `space` does not describe (bounds aside)."""
+    """Raises ValueError or TypeError naming the entry of `obs` that `space` does not describe."""
     obs_batch(space).check(obs)

@@ -37,6 +37,7 @@ collect_function = namedtuple(
     "collect_function",
     [
         "forward",
+        "forward_random",
         "process_transition",
         "get_train_sample",
         "reset",
@@ -119,6 +120,8 @@ class Policy:
         self._check_numbers()
         self._model = self._place(model if model is not None else self._make_model())
         self._has_train_mode = has_train_mode(self._model)
+        ready = getattr(self._model, "numpy_ready", None)
+        self._numpy_acting = ready is not None and ready()
         self._noises: dict[str, ColumnNoise] = {}
         self._eps_fn: Callable[[int], float] | None = None
         fields = FIELDS if enable_field is None else tuple(enable_field)
@@ -159,6 +162,20 @@ class Policy:
         """Exploring actions for observations `[B, ...]`. Returns the model's output as NumPy fields `[B, ...]`."""
         return self._act("collect", self._collect_model, obs, data_id, setting)
 
+    def _forward_random(self, obs: Any) -> ArrayDict:
+        """Uniformly random actions, for `random_collect_size`; the network is not asked.
+
+        A policy whose `_process_transition` needs more of the model's output, or whose actions are not discrete, overrides
+        this.
+        """
+        actions = self._shapes.get("action_shape")
+        if not isinstance(actions, int):
+            raise ConfigError(
+                f"policy.random_collect_size: {type(self).__name__} draws random actions of discrete spaces only; set it to 0"
+            )
+        noise = self._noise("random", obs, 1).row()  # [B, 1]
+        return ArrayDict(action=(noise[:, 0] * actions).astype(np.int64))
+
     def _forward_eval(self, obs: Any, data_id: Any = None) -> ArrayDict:
         """Deterministic actions for observations `[B, ...]`."""
         return self._act("eval", self._eval_model, obs, data_id, {})
@@ -172,13 +189,11 @@ class Policy:
     def _reset_eval(self, data_id: Any = None) -> None:
         self._reset("_eval_model", data_id)
 
-    def _get_setting_collect(self, envstep: int, random: bool = False) -> dict[str, Any]:
+    def _get_setting_collect(self, envstep: int) -> dict[str, Any]:
         """Keywords of `_forward_collect` at this env step: epsilon, where `other.eps` has a schedule."""
         eps = self._cfg.other.get("eps")
         if eps is None:
             return {}
-        if random:
-            return {"eps": 1.0}
         if self._eps_fn is None:
             self._eps_fn = get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
         return {"eps": self._eps_fn(envstep)}
@@ -243,6 +258,7 @@ class Policy:
         """What a collector may do with the policy."""
         return collect_function(
             self._forward_collect,
+            self._forward_random,
             self._transition_per_env if self.per_env_transition else self._process_transition,
             self._get_train_sample,
             self._reset_collect,
@@ -338,15 +354,11 @@ class Policy:
             setting["noise"] = self._noise(role, obs, width).row()
         if self._has_train_mode:
             self._model.eval()
-        if type(obs) is np.ndarray and obs.ndim == 2 and self._numpy_ready():
+        if type(obs) is np.ndarray and obs.ndim == 2 and self._numpy_acting:
             return ArrayDict(wrapped.forward(obs, **setting))
         with torch.inference_mode():
             output = wrapped.forward(self._to_model(obs), data_id=data_id, **setting)
         return ArrayDict(tree_map(_to_numpy, dict(output)))
-
-    def _numpy_ready(self) -> bool:
-        ready = getattr(self._model, "numpy_ready", None)
-        return ready is not None and ready()
 
     def _noise(self, role: str, obs: Any, width: int) -> ColumnNoise:
         noise = self._noises.get(role)

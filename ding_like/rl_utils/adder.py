@@ -1,6 +1,6 @@
-"""From rows of experience to train samples: masks, n-step returns, windows. Only here are gamma and `done`
-read.
+"""From rows of experience to train samples: masks, n-step returns, windows (these in `windows.py`).
 
+Gamma and `done` are read here and nowhere else.
 `done` of the input says that an episode ended at that row; `done` of an n-step output says *do not
 bootstrap*: terminated at the last step the return sums. Data without `terminated` is taken literally: `done`
 is terminal.

@@ -49,7 +49,7 @@ class Progress:
         self._next = now + self._every_s
         line = self._line()
         if self._live:
-            self._live.update(line, refresh=True)
+            self._live.update(_text(line), refresh=True)
         else:
             get_logger().info(line)
 
@@ -90,6 +90,12 @@ def _live() -> Any:
     live = Live(console=Console(stderr=True, highlight=False), auto_refresh=False, transient=True)
     live.start()
     return live
+
+
+def _text(line: str) -> Any:
+    from rich.text import Text
+
+    return Text(line, no_wrap=True, overflow="ellipsis")
 
 
 def _clock(seconds: float) -> str:

@@ -22,13 +22,13 @@ def test_sections_are_attributes_at_every_depth_also_inside_lists():
 
 def test_missing_attribute_and_key_name_the_nearest():
     cfg = CfgDict(batch_size=64, lr=1e-3)
-    with pytest.raises(AttributeError, match="config has no key 'batch_sise', did you mean 'batch_size'?"):
-        cfg.batch_sise
-    with pytest.raises(KeyError, match="did you mean 'batch_size'"):
+    with pytest.raises(AttributeError, match=r"config has no key 'batch_sise', did you mean 'batch_size'?"):
+        cfg.batch_sise  # noqa: B018
+    with pytest.raises(KeyError, match=r"did you mean 'batch_size'"):
         cfg["batch_sise"]
-    with pytest.raises(AttributeError, match="config has no key 'zzzzzz'; its keys: 'batch_size', 'lr'"):
-        cfg.zzzzzz
-    with pytest.raises(AttributeError, match="'batch_size'"):
+    with pytest.raises(AttributeError, match=r"config has no key 'zzzzzz'; its keys: 'batch_size', 'lr'"):
+        cfg.zzzzzz  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'batch_size'"):
         del cfg.batch_sise
     assert not hasattr(cfg, "batch_sise")
     assert cfg.get("batch_sise") is None
@@ -71,7 +71,9 @@ def test_dict_methods_wrap_too():
 
 
 def test_to_plain_leaves_only_yaml_types_and_shares_nothing():
-    source = EasyDict(a=(1, np.float64(0.5)), b={"c": np.arange(3), "d": np.bool_(True)}, e=Path("x/y"), f=None)
+    source = EasyDict(
+        a=(1, np.float64(0.5)), b={"c": np.arange(3), "d": np.bool_(True)}, e=Path("x/y"), f=None
+    )
     plain = to_plain(CfgDict(source))
     assert plain == {"a": [1, 0.5], "b": {"c": [0, 1, 2], "d": True}, "e": "x/y", "f": None}
     assert [type(x) for x in plain["a"]] == [int, float]

@@ -60,13 +60,16 @@ def _merged(path, value):
 )
 def test_an_unknown_key_raises_with_its_path_and_the_nearest_key(path, wanted):
     """B56: a misspelt setting, also at the wrong depth, is an error that names the right one."""
-    with pytest.raises(ConfigError, match=rf"^{re.escape(path)}: unknown key; did you mean {re.escape(wanted)}\?$"):
+    with pytest.raises(
+        ConfigError, match=rf"^{re.escape(path)}: unknown key; did you mean {re.escape(wanted)}\?$"
+    ):
         merge(DEFAULTS, _user(path, 1))
 
 
 def test_a_key_like_no_other_lists_the_keys_of_its_section_and_names_the_owner():
     with pytest.raises(
-        ConfigError, match=r"^policy.learn.zzz: unknown key of policy 'dqn'; keys here: batch_size, learning_rate, "
+        ConfigError,
+        match=r"^policy.learn.zzz: unknown key of policy 'dqn'; keys here: batch_size, learning_rate, ",
     ):
         merge(DEFAULTS, _user("policy.learn.zzz", 1), owner="policy 'dqn'")
 
@@ -74,7 +77,7 @@ def test_a_key_like_no_other_lists_the_keys_of_its_section_and_names_the_owner()
 def test_a_key_of_another_policy_says_so():
     """B56: a key of another policy."""
     hints = {"policy.learn.zeta": "it is a key of policy 'sac'"}
-    with pytest.raises(ConfigError, match="policy.learn.zeta: unknown key; it is a key of policy 'sac'"):
+    with pytest.raises(ConfigError, match=r"policy.learn.zeta: unknown key; it is a key of policy 'sac'"):
         merge(DEFAULTS, _user("policy.learn.zeta", 1), elsewhere=hints.get)
 
 
@@ -87,7 +90,9 @@ def test_all_mistakes_are_told_at_once():
 
 
 def test_a_path_puts_the_section_in_its_place_for_messages():
-    with pytest.raises(ConfigError, match=r"policy.batch_size: unknown key; did you mean policy.learn.batch_size\?"):
+    with pytest.raises(
+        ConfigError, match=r"policy.batch_size: unknown key; did you mean policy.learn.batch_size\?"
+    ):
         merge(DEFAULTS["policy"], {"batch_size": 1}, path="policy")
 
 
@@ -98,13 +103,15 @@ def test_an_outside_class_keeps_unknown_keys_and_says_so_once(caplog, how):
         cfg = merge(DEFAULTS, {"policy": {"learn": {"my_key": "1"}}}, **how)
     assert cfg.policy.learn.my_key == "1"
     assert [r.getMessage() for r in caplog.records] == [
-        "policy.learn.my_key: unknown key; keys here: batch_size, learning_rate, target_theta; kept, as its class is "
-        "not one of ours"
+        "policy.learn.my_key: unknown key; keys here: batch_size, learning_rate, target_theta; kept, as its "
+        "class is not one of ours"
     ]
 
 
 def test_a_lenient_section_leaves_the_others_strict():
-    with pytest.raises(ConfigError, match="env.collector_num: unknown key; did you mean env.collector_env_num"):
+    with pytest.raises(
+        ConfigError, match=r"env.collector_num: unknown key; did you mean env.collector_env_num"
+    ):
         merge(DEFAULTS, {"env": {"collector_num": 1}}, lenient=["policy"])
 
 
@@ -135,7 +142,11 @@ def test_a_value_is_taken_as_the_type_of_its_default(path, value, got):
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("policy.learn.learning_rate", "1e-3", "got '1e-3', wanted a number such as 0.001; remove the quotes"),
+        (
+            "policy.learn.learning_rate",
+            "1e-3",
+            "got '1e-3', wanted a number such as 0.001; remove the quotes",
+        ),
         ("policy.learn.batch_size", "64", "got '64', wanted an integer such as 64; remove the quotes"),
         ("policy.learn.target_theta", "0.005", "got '0.005', a number in quotes; remove the quotes"),
         ("policy.learn.batch_size", "apple", "got 'apple', wanted an integer such as 64"),
@@ -143,13 +154,21 @@ def test_a_value_is_taken_as_the_type_of_its_default(path, value, got):
         ("policy.learn.batch_size", math.inf, "got inf, wanted an integer such as 64"),
         ("policy.learn.batch_size", True, "got True, wanted an integer such as 64"),
         ("policy.learn.learning_rate", False, "got False, wanted a number such as 0.001"),
-        ("policy.learn.learning_rate", None, "got None, wanted a number .*; leave the key out to keep the default"),
+        (
+            "policy.learn.learning_rate",
+            None,
+            "got None, wanted a number .*; leave the key out to keep the default",
+        ),
         ("policy.cuda", 1, "got 1, wanted true or false"),
         ("policy.cuda", "yes", "got 'yes', wanted true or false"),
         ("exp_name", 3, "got 3, wanted a string such as 'run'"),
         ("policy.model.sizes", 128, r"got 128, wanted a list such as \[128, 64\]; write \[128\]"),
         ("policy.model.sizes", "128", r"got '128', wanted a list such as \[128, 64\]; write \['128'\]"),
-        ("policy.model.sizes", [64, "64"], r"\[1\]: got '64', wanted an integer such as 128; remove the quotes"),
+        (
+            "policy.model.sizes",
+            [64, "64"],
+            r"\[1\]: got '64', wanted an integer such as 128; remove the quotes",
+        ),
         ("policy.learn", 3, "got 3, wanted a section with keys of batch_size, learning_rate, target_theta"),
         ("env.env_kwargs", [1], r"got \[1\], wanted a section \(a dict\)"),
         ("env.env_kwargs", None, "got None, wanted a section"),
@@ -176,7 +195,7 @@ def test_deep_merge_defaults_keeps_what_a_later_layer_does_not_name():
     layers = ({"a": {"x": 1, "y": 2}, "b": {}}, {"a": {"y": 3}, "b": {"z": 1}}, {"a": {"w": None}})
     assert deep_merge_defaults(*layers) == {"a": {"x": 1, "y": 3, "w": None}, "b": {"z": 1}}
     assert layers[0] == {"a": {"x": 1, "y": 2}, "b": {}}
-    with pytest.raises(ConfigError, match="a.b: 3 would replace a section with keys c"):
+    with pytest.raises(ConfigError, match=r"a.b: 3 would replace a section with keys c"):
         deep_merge_defaults({"a": {"b": {"c": 1}}}, {"a": {"b": 3}})
 
 
@@ -198,9 +217,9 @@ def test_parse_set_reads_the_value_as_yaml(text, value):
 
 @pytest.mark.parametrize("text", ["a.b", "=3", "a..b=3", ".a=1", ""])
 def test_parse_set_without_key_or_value_says_what_was_wanted(text):
-    with pytest.raises(ConfigError, match="wanted KEY=VALUE, such as policy.learn.batch_size=64"):
+    with pytest.raises(ConfigError, match=r"wanted KEY=VALUE, such as policy.learn.batch_size=64"):
         parse_set(text)
-    with pytest.raises(ConfigError, match="--set a.b, line 1: not valid YAML"):
+    with pytest.raises(ConfigError, match=r"--set a.b, line 1: not valid YAML"):
         parse_set("a.b=[1")
 
 
@@ -209,7 +228,7 @@ def test_apply_sets_writes_over_a_copy_and_the_last_wins():
     got = apply_sets(base, ["policy.learn.batch_size=8", "policy.learn.batch_size=9", "env.type=x"])
     assert got == {"policy": {"learn": {"batch_size": 9, "lr": 1}}, "env": {"type": "x"}}
     assert base == {"policy": {"learn": {"batch_size": 64, "lr": 1}}}
-    with pytest.raises(ConfigError, match="--set: policy.learn.lr is 1, not a section"):
+    with pytest.raises(ConfigError, match=r"--set: policy.learn.lr is 1, not a section"):
         apply_sets(base, ["policy.learn.lr.x=1"])
 
 

@@ -74,7 +74,9 @@ def test_split_is_the_inverse_of_join():
 
 
 def test_a_path_with_different_values_in_main_and_create_raises():
-    with pytest.raises(ConfigError, match=r"policy.type: main_config says 'sac', create_config 'dqn'; keep one"):
+    with pytest.raises(
+        ConfigError, match=r"policy.type: main_config says 'sac', create_config 'dqn'; keep one"
+    ):
         read_config(({"policy": {"type": "sac"}}, CREATE))
     assert read_config(({"policy": {"type": "dqn"}}, CREATE))[1].policy.type == "dqn"
 
@@ -126,13 +128,25 @@ def test_a_file_named_like_a_loaded_module_does_not_replace_it(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.py", "main_config = {}\ncreat_config = {}", "no create_config.*it has creat_config, was that meant"),
+        (
+            "a.py",
+            "main_config = {}\ncreat_config = {}",
+            "no create_config.*it has creat_config, was that meant",
+        ),
         ("b.py", "x = 1", "no main_config and no create_config; a Python config defines both dicts"),
-        ("c.py", "main_config = [1]\ncreate_config = {}", r"c.py: main_config is a list \(\[1\]\), wanted a dict"),
+        (
+            "c.py",
+            "main_config = [1]\ncreate_config = {}",
+            r"c.py: main_config is a list \(\[1\]\), wanted a dict",
+        ),
         ("d.py", "main_config = {", "d.py, line 1: '{' was never closed"),
         ("e.yaml", "main_config: {}", "e.yaml: has main_config but no create_config"),
         ("f.yaml", "[1, 2]", r"f.yaml: holds a list \(\[1, 2\]\), wanted sections"),
-        ("g.yaml", "policy: {learn: {}}", "g.yaml: policy.type is missing; name a policy there, such as 'dqn'"),
+        (
+            "g.yaml",
+            "policy: {learn: {}}",
+            "g.yaml: policy.type is missing; name a policy there, such as 'dqn'",
+        ),
         ("h.yaml", "policy: {type: 3}", r"policy.type is missing \(got 3\)"),
         ("i.yaml", "a: [1", "i.yaml, line 1: not valid YAML: expected ',' or ']'"),
         ("j.toml", "", "unknown kind '.toml', wanted .py, .yaml or .yml"),
@@ -146,17 +160,17 @@ def test_a_bad_file_raises_naming_file_and_what_was_wanted(tmp_path, name, text,
 
 def test_a_missing_file_names_the_one_that_was_meant(tmp_path):
     _write(tmp_path / "cartpole_dqn_config.py", "")
-    with pytest.raises(ConfigError, match="does not exist, did you mean .*cartpole_dqn_config.py?"):
+    with pytest.raises(ConfigError, match=r"does not exist, did you mean .*cartpole_dqn_config.py?"):
         read_config(tmp_path / "cartpole_dqn_confg.py")
-    with pytest.raises(ConfigError, match="is a folder"):
+    with pytest.raises(ConfigError, match=r"is a folder"):
         read_config(tmp_path)
 
 
 @pytest.mark.parametrize("source", [None, 3, (MAIN,), (MAIN, CREATE, {})])
 def test_another_kind_of_object_raises_naming_the_forms(source):
-    with pytest.raises(ConfigError, match="wanted a .py or .yaml file, a .main_config, create_config. pair"):
+    with pytest.raises(ConfigError, match=r"wanted a .py or .yaml file, a .main_config, create_config. pair"):
         read_config(source)
-    with pytest.raises(ConfigError, match="create_config is nothing, wanted a dict"):
+    with pytest.raises(ConfigError, match=r"create_config is nothing, wanted a dict"):
         read_config((MAIN, None))
 
 

@@ -27,10 +27,14 @@ def test_equal_values_in_both_places_are_fine_and_different_ones_raise_naming_bo
     both = {"env": {"collector_env_num": 4}, "policy": {"collect": {"env_num": 4}}}
     assert resolve_aliases(both, DEFAULTS) == {"env": {"collector_env_num": 4}}
     both["policy"]["collect"]["env_num"] = 5
-    with pytest.raises(ConfigError, match="policy.collect.env_num is 5 but env.collector_env_num is 4; .* keep one"):
+    with pytest.raises(
+        ConfigError, match=r"policy.collect.env_num is 5 but env.collector_env_num is 4; .* keep one"
+    ):
         resolve_aliases(both, DEFAULTS)
     two = {"policy": {"learn": {"discount_factor": 0.9}, "collect": {"discount_factor": 0.8}}}
-    with pytest.raises(ConfigError, match="policy.learn.discount_factor is 0.9 but policy.collect.discount_factor is"):
+    with pytest.raises(
+        ConfigError, match=r"policy.learn.discount_factor is 0.9 but policy.collect.discount_factor is"
+    ):
         resolve_aliases(two, DEFAULTS)
 
 
@@ -41,7 +45,7 @@ def test_an_alias_stays_where_the_defaults_have_no_source():
 
 def test_every_reader_of_an_alias_finds_the_value_of_the_source():
     cfg = fill_aliases(DEFAULTS)
-    assert cfg.policy.collect == {"env_num": 8, "collector_env_num": 8, "discount_factor": 0.99}
+    assert cfg.policy.collect == {"env_num": 8, "discount_factor": 0.99}
     assert cfg.policy.learn == {"discount_factor": 0.99}
     assert cfg.policy.eval == {"env_num": 8, "evaluator": {"n_episode": 8}}
     assert resolve_aliases(cfg, DEFAULTS) == {"env": DEFAULTS["env"], "policy": {"discount_factor": 0.99}}
@@ -67,17 +71,25 @@ def test_obsolete_keys_are_dropped_and_said_once(caplog):
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 6
     assert (
-        "env.manager.shared_memory: a DI-engine key without effect here: an env manager chooses by itself how "
-        "observations travel; remove it"
+        "env.manager.shared_memory: a key without effect here: an env manager chooses by itself "
+        "how observations travel; remove it"
     ) in said
-    assert any(line.startswith("env_manager.cfg_type: a DI-engine key") for line in said)
+    assert any(line.startswith("env_manager.cfg_type: a key without effect") for line in said)
 
 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("ignore_done", True, "policy.learn.ignore_done: True asks .* only a termination stops a bootstrap; remove"),
-        ("multi_gpu", True, "policy.learn.multi_gpu: True asks for what does not exist here: a learner runs on one"),
+        (
+            "ignore_done",
+            True,
+            "policy.learn.ignore_done: True asks .* only a termination stops a bootstrap; remove",
+        ),
+        (
+            "multi_gpu",
+            True,
+            "policy.learn.multi_gpu: True asks for what does not exist here: a learner runs on one",
+        ),
     ],
 )
 def test_an_obsolete_key_that_asks_for_something_raises_naming_what_is_there(key, value, message):
@@ -88,3 +100,11 @@ def test_an_obsolete_key_that_asks_for_something_raises_naming_what_is_there(key
 def test_a_key_the_defaults_know_is_not_obsolete():
     user = {"policy": {"on_policy": True, "priority": True}}
     assert drop_obsolete(user, {"policy": {"on_policy": False, "priority": False}}) == user
+
+
+def test_an_alias_whose_source_the_defaults_know_is_not_obsolete():
+    user = {"policy": {"collect": {"unroll_len": 10}}}
+    assert drop_obsolete(user, {"policy": {"unroll_len": 1}}) == user
+    with pytest.raises(ConfigError, match=r"unroll_len: 10 asks .* this policy trains on single transitions"):
+        drop_obsolete(user, {})
+    assert drop_obsolete({"policy": {"collect": {"unroll_len": 1}}}, {}) == {}

@@ -45,7 +45,7 @@ def test_a_scalar_reads_as_a_person_means_it(text, value):
 
 
 def test_a_key_given_twice_raises_with_its_line():
-    with pytest.raises(ConfigError, match="YAML, line 4: the key 'batch_size' is given twice; keep one"):
+    with pytest.raises(ConfigError, match=r"YAML, line 4: the key 'batch_size' is given twice; keep one"):
         parse_yaml("learn:\n  batch_size: 1\n  lr: 2\n  batch_size: 3\n")
 
 
@@ -54,16 +54,43 @@ def test_merge_keys_still_work():
 
 
 def test_python_tags_are_refused():
-    with pytest.raises(ConfigError, match="could not determine a constructor for the tag"):
+    with pytest.raises(ConfigError, match=r"could not determine a constructor for the tag"):
         parse_yaml("!!python/object/apply:os.getcwd []")
 
 
-_scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.sampled_from(
-    ["1e-3", "on", "null", "None", "inf", "0x1", "1_0", "<<", "~", "", "true", "2026-01-01", "!unsaved", "- a", "1:2"]
+_scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.sampled_from(
+        [
+            "1e-3",
+            "on",
+            "null",
+            "None",
+            "inf",
+            "0x1",
+            "1_0",
+            "<<",
+            "~",
+            "",
+            "true",
+            "2026-01-01",
+            "!unsaved",
+            "- a",
+            "1:2",
+        ]
+    )
 )
 
 
-@given(st.recursive(_scalars, lambda x: st.lists(x) | st.dictionaries(st.text() | st.integers(), x), max_leaves=8))
+@given(
+    st.recursive(
+        _scalars, lambda x: st.lists(x) | st.dictionaries(st.text() | st.integers(), x), max_leaves=8
+    )
+)
 def test_dump_then_parse_gives_the_same_value_and_types(value):
     got = parse_yaml(dump_yaml(value))
     assert repr(got) == repr(value)

@@ -10,7 +10,13 @@ from ding_like.config import load_config
 from ding_like.entry.run_folder import RunFolder, RunFolderError
 
 RESULT = dict(
-    env_step=1000, train_iter=50, stop=True, eval_value=475.5, eval_value_raw=470.0, seed=3, wall_time_s=1.23456
+    env_step=1000,
+    train_iter=50,
+    stop=True,
+    eval_value=475.5,
+    eval_value_raw=470.0,
+    seed=3,
+    wall_time_s=1.23456,
 )
 
 
@@ -33,7 +39,7 @@ def test_an_existing_folder_is_left_alone_and_the_next_number_is_said(tmp_path, 
 
 def test_on_exists_error_raises_and_touches_nothing(tmp_path):
     RunFolder(tmp_path / "run", on_exists="error")
-    with pytest.raises(RunFolderError, match="run folder .*run exists; choose another exp_name"):
+    with pytest.raises(RunFolderError, match=r"run folder .*run exists; choose another exp_name"):
         RunFolder(tmp_path / "run", on_exists="error")
     assert os.listdir(tmp_path) == ["run"]
 
@@ -54,7 +60,9 @@ def test_the_result_has_every_key_and_replaces_the_old_one_whole(tmp_path):
 
 
 def test_a_result_without_an_evaluation_is_valid_json(tmp_path):
-    path = RunFolder(tmp_path / "run").save_result(**{**RESULT, "eval_value": None, "eval_value_raw": math.nan})
+    path = RunFolder(tmp_path / "run").save_result(
+        **{**RESULT, "eval_value": None, "eval_value_raw": math.nan}
+    )
     text = path.read_text()
     assert "NaN" not in text
     assert json.loads(text)["eval_value"] is None
@@ -67,20 +75,22 @@ def test_the_config_is_saved_and_loads_back(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "."])
 def test_an_empty_name_raises(name):
-    with pytest.raises(ValueError, match="exp_name: got '.?', wanted the path of a new folder"):
+    with pytest.raises(ValueError, match=r"exp_name: got '.?', wanted the path of a new folder"):
         RunFolder(name)
 
 
 def test_an_unknown_on_exists_raises(tmp_path):
-    with pytest.raises(ValueError, match="on_exists: got 'overwrite', wanted 'number' or 'error'"):
+    with pytest.raises(ValueError, match=r"on_exists: got 'overwrite', wanted 'number' or 'error'"):
         RunFolder(tmp_path / "run", on_exists="overwrite")
 
 
 def test_a_place_that_cannot_be_written_is_named_with_the_cause(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(RunFolderError, match="run folder .*run cannot be written: .*; give the run another exp_name"):
+    with pytest.raises(
+        RunFolderError, match=r"run folder .*run cannot be written: .*; give the run another exp_name"
+    ):
         RunFolder(tmp_path / "file" / "run")
     folder = RunFolder(tmp_path / "run")
     (folder.path / "result.json").mkdir()
-    with pytest.raises(RunFolderError, match="cannot be written: Is a directory"):
+    with pytest.raises(RunFolderError, match=r"cannot be written: Is a directory"):
         folder.save_result(**RESULT)

@@ -8,8 +8,10 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ding_like.data import ArrayDict, Block, RowLink, tree_map
+from ding_like.data import ArrayDict, Block, RowLink, torchify, tree_map
 from ding_like.rl_utils.adder import get_nstep_return_data, get_train_sample
+from ding_like.rl_utils.loss import huber, masked_mean, select
+from ding_like.rl_utils.td import q_learning_error
 
 NULL = -1
 
@@ -110,6 +112,28 @@ def test_null_slots_of_arrays():
         np.testing.assert_array_equal(out[flag], [[False] * 6 + [True] * 2])
 
 
+@pytest.mark.parametrize("junk", [0.0, 1000.0, float("nan")])
+def test_what_stands_in_a_null_step_changes_neither_loss_nor_gradient(junk):
+    """B30: 6 steps in a window of 7; the sixth bootstraps from its true next observation."""
+    null = None if junk == 0 else dict(reward=junk, obs=junk, next_obs=junk)
+    data = torchify(get_train_sample(arrays([0] * 6), 7, null_transition=null))
+    mask = data["mask"] == 1
+    weight = torch.tensor([0.5, -0.25], dtype=torch.float64, requires_grad=True)
+
+    def q(obs):
+        return select(obs, mask).unsqueeze(-1) * weight  # [N, U, A]
+
+    action = torch.zeros_like(data["action"])
+    discount = torch.full_like(data["reward"], 0.9)
+    td = q_learning_error(q(data["obs"]), action, data["reward"], discount, q(data["next_obs"]))
+    loss = masked_mean(huber(select(td, mask)), mask)
+    loss.backward()
+    each = [x + 0.9 * 0.5 * (x + 0.5) - 0.5 * x for x in range(1, 7)]
+    assert loss.item() == pytest.approx(sum(e * e / 2 if e < 1 else e - 0.5 for e in each) / 6)
+    slope = -sum(x * min(e, 1) for x, e in zip(range(1, 7), each)) / 6
+    assert weight.grad.tolist() == [pytest.approx(slope), 0.0]
+
+
 def test_padding_stands_at_the_end_of_rows_of_three_and_two():
     """B31: trailing padding only, real lengths 3 and 2."""
     out = get_train_sample(arrays([0, 0, 1, 0, 1]), 3)
@@ -173,6 +197,16 @@ def test_windows_of_a_block_equal_those_of_its_rows(n, carry):
     after = np.where(out["null"][:, 1:] & ~out["null"][:, :-1])
     rows, columns = np.divmod(out["action"][:, :-1][after] - 1, 2)
     np.testing.assert_array_equal(out["obs"][:, 1:][after], data["next_obs"][rows, columns])
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_windows_of_a_block_without_next_obs(n):
+    data = arrays([[0], [1], [0], [0]])
+    fields = {k: data[k] for k in ("obs", "action", "reward", "done")}
+    block = get_nstep_return_data(Block(fields, 4), n, gamma=0.5)
+    out = get_train_sample(block, 3)
+    assert numbers(out) == [[1, 2, NULL], [3, 4, NULL]]
+    assert out["obs"].tolist() == [[1, 2, 2], [3, 4, 4]]
 
 
 @settings(max_examples=100, deadline=None)

@@ -73,11 +73,16 @@ def test_tensorboard_steps_are_env_steps_strictly_increasing_per_tag_and_the_las
     with Logger(tmp_path, console=False) as logger:
         for envstep in range(100, 1001, 100):
             for epoch in range(4):
-                logger.log({"loss": envstep + epoch, "second": -epoch}, envstep, envstep // 25 + epoch, "learner")
+                logger.log(
+                    {"loss": envstep + epoch, "second": -epoch}, envstep, envstep // 25 + epoch, "learner"
+                )
         logger.log({"loss": 5.0}, 900, 99, "learner")
         logger.log({"eval_value": 9.0}, 1000, 99, "eval")
     scalars = _scalars(tmp_path)
-    for tag, wanted in (("learner/loss", [e + 3 for e in range(100, 1001, 100)]), ("learner/second", [-3] * 10)):
+    for tag, wanted in (
+        ("learner/loss", [e + 3 for e in range(100, 1001, 100)]),
+        ("learner/second", [-3] * 10),
+    ):
         points = [(step, value) for name, step, value in scalars if name == tag]
         assert [step for step, _ in points] == list(range(100, 1001, 100))
         assert [value for _, value in points] == wanted
@@ -91,7 +96,7 @@ def test_close_is_idempotent_and_a_closed_logger_says_so(tmp_path):
     logger.close()
     logger.close()
     assert len(_scalars(tmp_path)) == 1
-    with pytest.raises(ValueError, match="log of section 'eval': the logger is closed"):
+    with pytest.raises(ValueError, match=r"log of section 'eval': the logger is closed"):
         logger.log({"a": 1}, 2, 1, "eval")
 
 
@@ -132,7 +137,10 @@ def test_warn_once_says_each_key_once(caplog, monkeypatch):
     monkeypatch.setattr(log, "_warned", set())
     for key in ("a", "b", "a"):
         warn_once(key, f"about {key}")
-    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [("WARNING", "about a"), ("WARNING", "about b")]
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
+        ("WARNING", "about a"),
+        ("WARNING", "about b"),
+    ]
 
 
 def test_loggers_hang_below_the_package():
@@ -147,7 +155,9 @@ def test_lines_go_to_stderr_and_a_programs_own_logging_is_left_alone():
         "setup_console(); setup_console(); get_logger().info('hello'); get_logger().warning('careful')"
     )
     done = [
-        subprocess.run([sys.executable, "-c", code.format(setup=setup)], capture_output=True, text=True, check=True)
+        subprocess.run(
+            [sys.executable, "-c", code.format(setup=setup)], capture_output=True, text=True, check=True
+        )
         for setup in ("pass", "logging.basicConfig(format='own %(message)s', level='WARNING')")
     ]
     assert [d.stdout for d in done] == ["", ""]
@@ -189,7 +199,7 @@ def test_on_a_terminal_it_draws_one_line_at_most_four_times_a_second(monkeypatch
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     progress = Progress(max_env_step=1000, terminal=True)
     draws = []
-    monkeypatch.setattr(progress._live, "update", lambda line, refresh: draws.append(line))
+    monkeypatch.setattr(progress._live, "update", lambda line, refresh: draws.append(line.plain))
     for step in range(1000):
         progress.update(step, 0)
         clock[0] += 0.001

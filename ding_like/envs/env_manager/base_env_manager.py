@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ding_like.data import Infos, tree_index, tree_map, tree_write
-from ding_like.envs.adapter import wrap_env
+from ding_like.envs.adapter import env_name, wrap_env
 from ding_like.envs.base_env import EnvError, EnvTimestep
 from ding_like.envs.spaces import LeafBatch, obs_batch
 from ding_like.utils import ENV_MANAGER_REGISTRY
@@ -19,19 +19,19 @@ from ding_like.utils.seed import episode_seed
 
 @ENV_MANAGER_REGISTRY.register("base")
 class BaseEnvManager:
-    """B envs in this process behind one batched API; every array it returns is fresh, so a caller may keep it.
+    """B envs in this process behind one batched API. Every array it returns is fresh: a caller may keep it.
 
     Args:
         env_fns: one factory an env column; what it returns goes through `wrap_env`.
         cfg: the manager's section of the config (this manager has no settings).
         role: 'collect' or 'eval'; part of every seed.
-        auto_reset: reset an ended column in the same step. `timestep.obs` is the true next observation either way;
-            `ready_obs` then holds the reset one.
-        seed_every_episode: seed the k-th reset of a column by `episode_seed(seed, role, column, k)`; without it only the
-            first reset is seeded and the env's own generator goes on.
+        auto_reset: reset an ended column in the same step; otherwise the caller resets it. `timestep.obs` is
+            the true next observation either way.
+        seed_every_episode: seed the k-th reset of a column by `episode_seed(seed, role, column, k)`; without
+            it only the first reset is seeded and the env's own generator goes on.
 
     Attributes:
-        ready_obs: tree `[B, ...]` to act on next. The same object as the last `timestep.obs` when nothing ended.
+        ready_obs: tree `[B, ...]` to act on next; the last `timestep.obs` itself when nothing was reset.
         finished: episodes ended since `take_finished`: dicts of `column, length, return_, return_raw, info`.
 
     Raises EnvError when an env raises or returns what its spaces do not describe.
@@ -65,7 +65,6 @@ class BaseEnvManager:
         self._make(env_fns)
         self.observation_space = self._envs[0].observation_space
         self.action_space = self._envs[0].action_space
-        self._obs = obs_batch(self.observation_space)
         # Arrays take a path without calls; everything else is written entry by entry.
         self._shape = self._obs.shape if isinstance(self._obs, LeafBatch) and self._obs.shape else None
         self._action_shape = self.action_space.shape
@@ -76,23 +75,24 @@ class BaseEnvManager:
         try:
             for b, make in enumerate(env_fns):
                 try:
-                    env = wrap_env(make())
+                    self._envs.append(wrap_env(make()))
                 except Exception as err:
                     raise self._error(b, "making it", err) from err
-                self._names[b] = (
-                    env.spec.id if env.spec else type(getattr(env.unwrapped, "env", env.unwrapped)).__name__
-                )
-                self._envs.append(env)
-                for kind in ("observation_space", "action_space"):
-                    first, other = getattr(self._envs[0], kind), getattr(env, kind)
-                    if first != other:
-                        raise EnvError(
-                            f"env column {b} ({self._names[b]}) has the {kind} {other}, column 0 ({self._names[0]}) has "
-                            f"{first}; all columns of a manager need the same spaces"
-                        )
-        except EnvError:
+                self._names[b] = env_name(self._envs[b])
+                self._compare_spaces(b)
+            self._obs = obs_batch(self._envs[0].observation_space)
+        except (EnvError, TypeError):
             self.close()
             raise
+
+    def _compare_spaces(self, b: int) -> None:
+        for kind in ("observation_space", "action_space"):
+            first, other = getattr(self._envs[0], kind), getattr(self._envs[b], kind)
+            if first != other:
+                raise EnvError(
+                    f"env column {b} ({self._names[b]}) has the {kind} {other}, column 0 ({self._names[0]}) "
+                    f"has {first}; all columns of a manager need the same spaces"
+                )
 
     def launch(self, seed: int) -> Any:
         """Reset every column with the seed of its episode 0; returns `ready_obs`."""
@@ -163,10 +163,11 @@ class BaseEnvManager:
         return EnvTimestep(obs, reward.astype(np.float32), done, Infos(infos), *flags)
 
     def _step_all(self, columns: Sequence[int], actions: Sequence) -> tuple[Any, list, list, list, list]:
-        """Step env by env. An observation is copied before the next env runs: envs may share or reuse their arrays."""
+        """Step env by env. An observation is copied before the next env runs: envs may share their arrays."""
         n = len(columns)
         obs = self._obs.empty(n)
-        rewards, terminated, truncated, infos = [None] * n, [None] * n, [None] * n, [None] * n
+        rewards: list[Any] = [None] * n
+        terminated, truncated, infos = rewards.copy(), rewards.copy(), rewards.copy()
         write, shape = self._obs.write, self._shape
         steps = self._steps if columns is self._columns else [self._steps[b] for b in columns]
         j = 0
@@ -175,7 +176,7 @@ class BaseEnvManager:
                 o, rewards[j], terminated[j], truncated[j], infos[j] = step(actions[j])
                 if shape is None:
                     write(obs, j, o)
-                elif o.shape == shape:
+                elif getattr(o, "shape", None) == shape:
                     obs[j] = o
                 else:
                     self._obs.check(o)
@@ -230,15 +231,15 @@ class BaseEnvManager:
         """Close every env, also when one of them raises; the first error is raised at the end. Idempotent."""
         self._running, self._closed = False, True
         envs, self._envs = self._envs, []
-        errors = []
+        failed: list[tuple[int, Exception]] = []
         for b, env in enumerate(envs):
             try:
                 env.close()
             except Exception as err:
-                errors.append((b, err))
-        if errors:
-            b, err = errors[0]
-            raise self._error(b, "close()", err) from err
+                failed.append((b, err))
+        if failed:
+            b, cause = failed[0]
+            raise self._error(b, "close()", cause) from cause
 
     def _check_running(self, columns: Sequence[int] | None) -> None:
         if self._closed:
@@ -262,7 +263,8 @@ class BaseEnvManager:
     def _error(self, b: int, call: str, cause: Exception) -> EnvError:
         at = f" after {self._lengths[b]} steps of its episode" if self._running else ""
         return EnvError(
-            f"env '{self._names[b]}', column {b} ({self.role}): {call} raised {type(cause).__name__}{at}: {cause}"
+            f"env '{self._names[b]}', column {b} ({self.role}): {call} raised {type(cause).__name__}{at}: "
+            f"{cause}"
         )
 
 

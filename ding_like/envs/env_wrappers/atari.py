@@ -1,4 +1,4 @@
-"""Atari preprocessing (Mnih et al. 2015; Machado et al. 2018), over `gymnasium.wrappers.AtariPreprocessing`."""
+"""Atari preprocessing (Mnih et al. 2015), over `gymnasium.wrappers.AtariPreprocessing`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOOP, FIRE = 0, 1
 
 
 def _can_fire(env: gymnasium.Env) -> bool:
-    meanings = getattr(env.unwrapped, "get_action_meanings", list)()
+    meanings: list[str] = getattr(env.unwrapped, "get_action_meanings", list)()
     return len(meanings) > FIRE and meanings[FIRE] == "FIRE"
 
 
@@ -35,7 +35,8 @@ class FireReset(gymnasium.Wrapper):
 
 @ENV_WRAPPER_REGISTRY.register("episodic_life")
 class EpisodicLife(gymnasium.Wrapper):
-    """A lost life ends the episode for the learner; the game itself is reset only when it is over. Training only.
+    """A lost life ends the episode for the learner; the game itself is reset only when it is over. Training
+    only.
 
     The next life begins with FIRE where `fire` is set and the game has it, else with a no-op.
     """
@@ -78,7 +79,8 @@ def atari_preprocessing(
     grayscale: bool = True,
     fire_reset: bool = True,
 ) -> gymnasium.Env:
-    """Up to `noop_max` no-ops on reset, then FIRE; each action repeated, the maximum of its last two frames, 84x84 grey.
+    """Up to `noop_max` no-ops on reset, then FIRE; each action repeated, the maximum of its last two frames,
+    84x84 grey.
 
     The env beneath must not skip frames: `frameskip=1`, set by `make_env` for `ALE/` ids.
     """

@@ -27,10 +27,10 @@ def wrapper_type(entry: Any) -> Any:
 def apply_wrappers(env: gymnasium.Env, entries: Iterable[Any], role: str) -> gymnasium.Env:
     """`env` inside the wrappers of `entries`, the first one innermost.
 
-    An entry is a registered name, a class of `gymnasium.wrappers` by its name, a class or function `f(env, **kwargs)`,
-    or a dict of `type`, `train_only` and the wrapper's arguments. With role 'eval' those marked `train_only` (by entry or
-    by class) are left out. Episode statistics go beneath the first wrapper that changes the reward, so that
-    `info['episode']['r']` is raw.
+    An entry is a registered name, a class of `gymnasium.wrappers` by its name, a class or function `f(env,
+    **kwargs)`, or a dict of `type`, `train_only` and the wrapper's arguments. With role 'eval' those marked
+    `train_only` (by entry or by class) are left out. Episode statistics go beneath the first wrapper that
+    changes the reward, so that `info['episode']['r']` is raw.
     """
     counted = False
     for entry in entries:

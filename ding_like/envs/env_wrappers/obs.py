@@ -16,7 +16,8 @@ def _box(env: gymnasium.Env, name: str) -> spaces.Box:
     space = env.observation_space
     if not isinstance(space, spaces.Box):
         raise ValueError(
-            f"{name} got the observation space {space}; wanted a Box: pick one entry with select_obs(keep='key') first"
+            f"{name} got the observation space {space}; wanted a Box: pick one entry of a Dict with "
+            "select_obs(keep='key') first"
         )
     return space
 
@@ -94,7 +95,7 @@ class SelectObs(gymnasium.ObservationWrapper):
         for key in [*([keep] if isinstance(keep, str) else keep or ()), *drop]:
             if key not in space.spaces:
                 raise ValueError(
-                    f"select_obs names the key '{key}', which the observation has not: its keys are {list(space.spaces)}."
+                    f"select_obs names the key '{key}'; the observation has {list(space.spaces)}."
                     f"{suggest(key, space.spaces)}"
                 )
         self._only = keep if isinstance(keep, str) else None

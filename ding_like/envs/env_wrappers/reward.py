@@ -12,7 +12,7 @@ from ding_like.utils import ENV_WRAPPER_REGISTRY
 
 @ENV_WRAPPER_REGISTRY.register("episode_statistics")
 class EpisodeStatistics(gymnasium.Wrapper):
-    """`info['episode'] = {'r': return, 'l': length}` at an episode's end, of the rewards that reach this wrapper."""
+    """`info['episode'] = {'r': return, 'l': length}` at an episode's end, of the rewards beneath it."""
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict]:
         self._return, self._length = 0.0, 0
@@ -29,7 +29,7 @@ class EpisodeStatistics(gymnasium.Wrapper):
 
 @ENV_WRAPPER_REGISTRY.register("reward_clip")
 class RewardClip(gymnasium.RewardWrapper):
-    """The sign of the reward (-1, 0, 1; Mnih et al. 2015), or the reward clipped to `[low, high]` where given."""
+    """The sign of the reward (Mnih et al. 2015), or the reward clipped to `[low, high]` where given."""
 
     def __init__(self, env: gymnasium.Env, low: float | None = None, high: float | None = None) -> None:
         super().__init__(env)

@@ -64,7 +64,7 @@ class MLP(nn.Sequential):
         super().__init__(*layers)
         self.output_size = sizes[-1]
         self._plan: list[tuple[nn.Linear, Callable[[np.ndarray], None] | None]] | None = _numpy_plan(layers)
-        self._views: list[tuple[int, int, np.ndarray, np.ndarray, Callable[[np.ndarray], None] | None]] = []
+        self._views: list[tuple] = []
 
     def numpy_ready(self) -> bool:
         """Whether `numpy_forward` computes what `forward` does: linear layers with ReLU or tanh, float32, on the CPU."""
@@ -74,22 +74,13 @@ class MLP(nn.Sequential):
 
     def numpy_forward(self, x: np.ndarray) -> np.ndarray:
         """The forward `[B, in] -> [B, out]` on NumPy views of the parameters; the views follow in-place updates."""
-        for (linear, _), view in zip(self._plan or (), self._views):
-            if linear.weight.data_ptr() != view[0] or linear.bias.data_ptr() != view[1]:
+        for params, weight_at, bias_at, _, _, _ in self._views:
+            if params["weight"].data_ptr() != weight_at or params["bias"].data_ptr() != bias_at:
                 self._views = []
                 break
         if not self._views:
-            self._views = [
-                (
-                    linear.weight.data_ptr(),
-                    linear.bias.data_ptr(),
-                    linear.weight.detach().numpy().T,
-                    linear.bias.detach().numpy(),
-                    act,
-                )
-                for linear, act in self._plan or ()
-            ]
-        for _, _, weight, bias, act in self._views:
+            self._views = [_view(linear._parameters, act) for linear, act in self._plan or ()]
+        for _, _, _, weight, bias, act in self._views:
             x = x @ weight
             x += bias
             if act is not None:
@@ -98,6 +89,12 @@ class MLP(nn.Sequential):
 
     def __getstate__(self) -> dict:
         return {**self.__dict__, "_views": []}  # views are of this object's memory; a copy makes its own
+
+
+def _view(params: dict, act: Callable | None) -> tuple:
+    """A layer's parameter table, where its parameters lie, NumPy views of them, and its activation."""
+    weight, bias = params["weight"], params["bias"]
+    return params, weight.data_ptr(), bias.data_ptr(), weight.detach().numpy().T, bias.detach().numpy(), act
 
 
 def _numpy_plan(layers: list[nn.Module]) -> list | None:

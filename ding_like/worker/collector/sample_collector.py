@@ -68,19 +68,21 @@ class SampleCollector:
         if self._seen is not None:
             self._policy.observe(self._seen)
             self._seen = None
-        self.setting = setting = self._policy.get_setting(self.envstep, random=random)
+        policy = self._policy
+        self.setting = {} if random else policy.get_setting(self.envstep)
+        forward = policy.forward_random if random else policy.forward
         slab, columns = self._slab, self._env.env_num
         need = (self.n_sample if n_sample is None else n_sample) - self._surplus
         while need > 0:
             rows = min(slab.capacity, slab.carry + -(-need // columns)) - slab.fill
-            self._fill(rows, setting)
+            self._fill(rows, forward)
             need -= self._emit(give)
         self._surplus = -need
         return None if sink else tree_cat(taken)
 
-    def _fill(self, rows: int, setting: dict) -> None:
-        env, slab = self._env, self._slab
-        forward, process = self._policy.forward, self._policy.process_transition
+    def _fill(self, rows: int, forward: Callable[..., ArrayDict]) -> None:
+        env, slab, setting = self._env, self._slab, self.setting
+        process = self._policy.process_transition
         obs = env.ready_obs
         for _ in range(rows):
             output = forward(obs, **setting)

@@ -1,0 +1,186 @@
+from pathlib import Path
+
+import pytest
+
+import ding_like
+import ding_like.utils.log as log
+from ding_like.config import load_config
+from ding_like.config.yaml_io import parse_yaml
+from ding_like.entry import cli
+from ding_like.entry.reference import SOURCES, Source, keys_of, reference
+
+GOOD = "env: {type: CartPole-v1}\npolicy: {type: dqn, learn: {batch_size: 32}}\n"
+
+DESCRIBED = """
+class A:
+    '''A net.
+
+    Args:
+        width: neurons of
+            a layer.
+        act: name.
+    '''
+    config = dict(
+        x=1,  # one
+        deep=dict(
+            y=[1, 2],  # two
+        ),
+        free={},  # anything
+        filled={},
+    )
+    def __init__(self, width, act='relu'):
+        pass
+TABLE = {'k': 2}  # kay
+"""
+
+DI_ENGINE = """
+from easydict import EasyDict
+main_config = EasyDict(dict(
+    exp_name='cartpole_dqn_seed0',
+    env=dict(collector_env_num=4, evaluator_env_num=5, n_evaluator_episode=5, stop_value=195, replay_path=None,
+             manager=dict(shared_memory=False)),
+    policy=dict(
+        cuda=False, nstep=1, discount_factor=0.97, priority=False,
+        model=dict(obs_shape=4, action_shape=2, encoder_hidden_size_list=[128, 128, 64], dueling=True),
+        learn=dict(batch_size=64, learning_rate=0.001, multi_gpu=False, ignore_done=False),
+        collect=dict(n_sample=8, unroll_len=1, env_num=4, collector=dict(collect_print_freq=100)),
+        eval=dict(evaluator=dict(eval_freq=40)),
+        other=dict(eps=dict(type='exp', start=0.95, end=0.1, decay=10000),
+                   replay_buffer=dict(replay_buffer_size=20000)))))
+create_config = EasyDict(dict(
+    env=dict(type='cartpole', env_id='CartPole-v1'), env_manager=dict(type='base', cfg_type='BaseEnvManagerDict'),
+    policy=dict(type='dqn'), replay_buffer=dict(type='deque', import_names=['some.buffer.module'])))
+"""
+
+
+@pytest.fixture
+def good(tmp_path):
+    path = tmp_path / "good.yaml"
+    path.write_text(GOOD)
+    return str(path)
+
+
+def test_config_show_prints_every_key_as_yaml(good, capsys):
+    assert cli.main(["config", "show", good, "--set", "policy.learn.learning_rate=1e-4"]) == 0
+    cfg = parse_yaml(capsys.readouterr().out)
+    assert cfg["policy"]["learn"]["batch_size"] == 32
+    assert cfg["policy"]["learn"]["learning_rate"] == 1e-4
+    assert cfg["policy"]["collect"]["env_num"] == cfg["env"]["collector_env_num"]
+
+
+def test_what_config_show_prints_is_a_config_of_the_same_run(good, tmp_path, capsys):
+    """B56: the dumped full config reloads to an equal run."""
+    assert cli.main(["config", "show", good]) == 0
+    shown = capsys.readouterr().out
+    again = tmp_path / "again.yaml"
+    again.write_text(shown)
+    assert cli.main(["config", "show", str(again)]) == 0
+    assert capsys.readouterr().out == shown
+    assert load_config(again).policy.type == "dqn"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        (
+            "policy.discont_factor=0.5",
+            "policy.discont_factor: unknown key; did you mean policy.discount_factor?",
+        ),
+        (
+            "policy.learn.batch_sise=7",
+            "policy.learn.batch_sise: unknown key; did you mean policy.learn.batch_size?",
+        ),
+        (
+            "policy.other.eps.tpye=linear",
+            "policy.other.eps.tpye: unknown key; did you mean policy.other.eps.type?",
+        ),
+        ("policy.batch_size=7", "policy.batch_size: unknown key; did you mean policy.learn.batch_size?"),
+        ("policy.eval.evaluator.evalu_freq=7", "did you mean policy.eval.evaluator.eval_freq?"),
+        ("polcy.cuda=true", "polcy: unknown key; did you mean policy?"),
+        ("policy.learn.learning_rate='1e-3'", "got '1e-3', wanted a number such as 0.001; remove the quotes"),
+        (
+            "policy.learn.batch_size=apple",
+            "policy.learn.batch_size: got 'apple', wanted an integer such as 64",
+        ),
+        ("policy.type=dqnn", "no policy is called 'dqnn'. Did you mean 'dqn'?"),
+        ("policy.learn.ignore_done=true", "policy.learn.ignore_done: True asks for what does not exist here"),
+        ("policy.collect.env_num=", "env.collector_env_num: got None, wanted an integer such as 8"),
+    ],
+)
+def test_config_check_names_the_mistake(good, capsys, setting, message):
+    """B56: said before any env starts, with the full path and the nearest valid key."""
+    assert cli.main(["config", "check", good, "--set", setting]) == 1
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    assert message in captured.err
+    assert captured.out == ""
+
+
+def test_config_check_of_a_right_config_says_ok(good, capsys):
+    assert cli.main(["config", "check", good]) == 0
+    assert capsys.readouterr().out == f"{good}: ok\n"
+    assert cli.main(["config", "check", good + "l"]) == 1
+    assert "does not exist, did you mean" in capsys.readouterr().err
+
+
+def test_a_di_engine_config_is_taken_and_what_means_nothing_is_said(tmp_path, capsys, caplog, monkeypatch):
+    monkeypatch.setattr(log, "_warned", set())
+    path = tmp_path / "di_engine_style.py"
+    path.write_text(DI_ENGINE)
+    assert cli.main(["config", "show", str(path)]) == 0
+    cfg = parse_yaml(capsys.readouterr().out)
+    assert (cfg["env"]["collector_env_num"], cfg["policy"]["discount_factor"]) == (4, 0.97)
+    said = {record.getMessage().split(":")[0] for record in caplog.records}
+    assert said == {
+        "env.replay_path",
+        "env.manager.shared_memory",
+        "env_manager.cfg_type",
+        "policy.learn.multi_gpu",
+        "policy.learn.ignore_done",
+        "policy.collect.unroll_len",
+        "policy.collect.collector.collect_print_freq",
+        "policy.priority",
+        "replay_buffer.import_names",
+    }
+
+
+def test_check_env_exits_1_where_training_would_break(capsys):
+    assert cli.main(["check-env", "CartPole-v1"]) == 0
+    assert "episodes ended" in capsys.readouterr().out
+    assert cli.main(["check-env", "CartPol-v1"]) == 1
+    assert "Did you mean 'CartPole-v1'" in capsys.readouterr().err
+
+
+def test_keys_are_read_with_default_and_comment(tmp_path, monkeypatch):
+    (tmp_path / "described.py").write_text(DESCRIBED)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert keys_of(Source("", "a", "described", "A.config")) == [
+        ("a.x", "1", "one"),
+        ("a.deep.y", "[1, 2]", "two"),
+        ("a.free", "{}", "anything"),
+    ]
+    assert keys_of(Source("", "", "described", "TABLE")) == [("k", "2", "kay")]
+    assert keys_of(Source("", "m", "described", "A")) == [
+        ("m.width", "", "neurons of a layer"),
+        ("m.act", "'relu'", "name"),
+    ]
+    with pytest.raises(LookupError, match=r"described has no A.cfg"):
+        keys_of(Source("", "", "described", "A.cfg"))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.title)
+def test_every_key_of_every_class_has_its_meaning_beside_it(source):
+    keys = keys_of(source)
+    assert keys
+    assert [key.path for key in keys if not key.meaning] == []
+
+
+def test_the_reference_in_the_docs_is_up_to_date(capsys, tmp_path):
+    committed = Path(ding_like.__file__).parents[1] / "docs" / "config_reference.md"
+    assert committed.read_text(encoding="utf-8") == reference(), "run: ding config reference --write " + str(
+        committed
+    )
+    assert cli.main(["config", "reference"]) == 0
+    assert capsys.readouterr().out == reference()
+    assert cli.main(["config", "reference", "--write", str(tmp_path / "r.md")]) == 0
+    assert (tmp_path / "r.md").read_text(encoding="utf-8") == reference()
