@@ -1,8 +1,8 @@
 """DQN on CartPole-v1 with learning, and its learner step against the bare torch operations.
 
 1 env, MLP 120-84, batch 128, one update per 4 env steps, 1,000 random steps first, ring of 10,000, target
-copy every 500 env steps, Adam 2.5e-4: the work of `peers/train.py --algo dqn`, run by `serial_pipeline` itself
-(evaluation not timed).
+copy every 500 env steps, Adam 2.5e-4: the work of `peers/train.py --algo dqn`, run by `serial_pipeline`
+itself (evaluation not timed).
 
     python benchmarks/dqn.py [--rounds 5] [--steps 20000]
 """

@@ -96,16 +96,18 @@ def test_imports_go_down_only():
 
 def test_rooms_of_one_layer_do_not_import_each_other():
     """But data and utils, and the three rooms of layer 1, may in one direction."""
-    pairs = {
-        (own, other) for _, own, other in room_imports() if own != other and LEVEL[own] == LEVEL[other]
-    }
+    pairs = {(own, other) for _, own, other in room_imports() if own != other and LEVEL[own] == LEVEL[other]}
     assert not pairs & {("model", "envs"), ("envs", "model")}
     assert [pair for pair in pairs if pair[::-1] in pairs] == []
 
 
-def test_recipes_are_no_library():
-    assert [where(path, node) for path, node in nodes(ast.Import, ast.ImportFrom)
-            if any(module.startswith("dizoo_configs") for module in imported_modules(path, node))] == []  # fmt: skip
+def test_the_package_does_not_import_recipes():
+    imports = [
+        (where(path, node), imported_modules(path, node)) for path, node in nodes(ast.Import, ast.ImportFrom)
+    ]
+    assert [
+        place for place, names in imports if any(name.startswith("dizoo_configs") for name in names)
+    ] == []
 
 
 # ------------------------------------------------------------------ sizes
@@ -119,9 +121,20 @@ def code_lines(path):
     """Lines that hold code: no blanks, comments or docstrings."""
     docstrings = set()
     for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
             docstrings.update(range(node.lineno, node.end_lineno + 1))
-    skipped = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    skipped = (
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENDMARKER,
+    )
     lines = set()
     with tokenize.open(path) as file:
         for token in tokenize.generate_tokens(file.readline):
@@ -150,7 +163,9 @@ def test_the_package_stays_small():
 
 def test_the_line_counter_counts_code_alone(tmp_path):
     path = tmp_path / "sample.py"
-    path.write_text('"""Doc."""\n\n# comment\ndef f(\n    x,\n):\n    """Doc\n    string."""\n    return """a\nb"""\n')
+    path.write_text(
+        '"""Doc."""\n\n# comment\ndef f(\n    x,\n):\n    """Doc\n    string."""\n    return """a\nb"""\n'
+    )
     assert code_lines(path) == 5
     assert body_lines(tree_of(path).body[1]) == 2
 
@@ -187,7 +202,9 @@ def test_public_things_say_what_they_are():
         if not (value.__doc__ or "").strip():
             silent.append(name)
         if inspect.isclass(value):
-            silent += [f"{name}.{key}" for key, member in vars(value).items() if _is_silent(value, key, member)]
+            silent += [
+                f"{name}.{key}" for key, member in vars(value).items() if _is_silent(value, key, member)
+            ]
     assert silent == []
 
 
@@ -212,8 +229,8 @@ def test_every_named_builtin_registers_its_name(kind):
 def chooses_device(node):
     """Whether an expression names a device instead of following a tensor at hand.
 
-    `.cuda()`, `torch.device('cuda')` and any `.to(...)` name one; `.to(x.dtype)`, `.to(torch.float32)` and the
-    `dtype` keyword are casts, `device=x.device` follows.
+    `.cuda()`, `torch.device('cuda')` and any `.to(...)` name one;
+    `.to(x.dtype)`, `.to(torch.float32)` and the keyword `dtype` are casts, `device=x.device` follows.
     """
     if not isinstance(node.func, ast.Attribute):
         return False
@@ -225,7 +242,9 @@ def chooses_device(node):
         given = node.args + [keyword.value for keyword in node.keywords if keyword.arg == "device"]
         return not all(_is_dtype(value) or _follows(value) for value in given)
     return any(
-        keyword.arg == "device" and isinstance(keyword.value, ast.Constant) and keyword.value.value is not None
+        keyword.arg == "device"
+        and isinstance(keyword.value, ast.Constant)
+        and keyword.value.value is not None
         for keyword in node.keywords
     )
 
@@ -236,17 +255,16 @@ def _is_dtype(node):
     if not isinstance(node, ast.Attribute):
         return False
     of_torch = isinstance(node.value, ast.Name) and node.value.id == "torch"
-    return node.attr == "dtype" or (of_torch and re.fullmatch(r"b?float\d*|double|half|u?int\d+|long|bool", node.attr))
-
-
-def _follows(node):
-    return isinstance(node, ast.Attribute) and node.attr == "device" and not isinstance(node.value, ast.Name | ast.Attribute) or (
-        isinstance(node, ast.Attribute) and node.attr == "device" and not _is_self(node.value)
+    return node.attr == "dtype" or (
+        of_torch and re.fullmatch(r"b?float\d*|double|half|u?int\d+|long|bool", node.attr)
     )
 
 
-def _is_self(node):
-    return isinstance(node, ast.Name) and node.id == "self"
+def _follows(node):
+    """Whether it is the device of a tensor at hand: `x.device`, `self.mean.device`; not `self.device`."""
+    if not (isinstance(node, ast.Attribute) and node.attr == "device"):
+        return False
+    return not (isinstance(node.value, ast.Name) and node.value.id in ("self", "torch"))
 
 
 def test_devices_are_chosen_in_two_places_only():

@@ -24,9 +24,7 @@ class RowLink:
 
     __slots__ = ("columns", "ends", "finals", "hop", "rows")
 
-    def __init__(
-        self, rows: Any, ends: np.ndarray, finals: list, columns: int, hop: np.ndarray | None = None
-    ) -> None:
+    def __init__(self, rows: Any, ends: np.ndarray, finals: list, columns: int, hop: np.ndarray | None = None) -> None:
         self.rows = rows
         self.ends = ends
         self.finals = finals
@@ -40,11 +38,7 @@ class RowLink:
     def materialise(self, starts: int) -> Any:
         """The next observations `[starts, B, ...]` as arrays of their own."""
         t = np.arange(starts)[:, None]
-        hop = (
-            np.ones((starts, self.columns), np.int64)
-            if self.hop is None
-            else self.hop[:starts].astype(np.int64)
-        )
+        hop = np.ones((starts, self.columns), np.int64) if self.hop is None else self.hop[:starts].astype(np.int64)
         out = tree_index(self.rows, (t + hop, np.arange(self.columns)))  # [E, B, ...], a copy
         if not len(self.ends):
             return out

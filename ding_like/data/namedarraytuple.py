@@ -96,14 +96,10 @@ def namedarraytuple(typename: str, field_names: str | Iterable[str]) -> type:
 
     Raises ValueError for a reserved or invalid field name.
     """
-    fields = (
-        tuple(field_names.replace(",", " ").split()) if isinstance(field_names, str) else tuple(field_names)
-    )
+    fields = tuple(field_names.replace(",", " ").split()) if isinstance(field_names, str) else tuple(field_names)
     bad = [f for f in fields if f in RESERVED]
     if bad:
-        raise ValueError(
-            f"field names {bad} of '{typename}' are reserved: choose names outside {list(RESERVED)}"
-        )
+        raise ValueError(f"field names {bad} of '{typename}' are reserved: choose names outside {list(RESERVED)}")
     key = (typename, fields)
     if key not in _TYPES:
         base = namedtuple(typename, fields)  # type: ignore[misc]
@@ -120,9 +116,7 @@ def namedarraytuple_like(example: Any, typename: str | None = None) -> type:
     """The array-tuple type with the fields of `example`: a namedtuple, namedarraytuple, type of one, dict."""
     fields = tuple(example.keys()) if isinstance(example, dict) else getattr(example, "_fields", None)
     if fields is None:
-        raise TypeError(
-            f"cannot take fields from {type(example).__name__}; wanted a namedtuple or a dictionary"
-        )
+        raise TypeError(f"cannot take fields from {type(example).__name__}; wanted a namedtuple or a dictionary")
     named = example.__name__ if isinstance(example, type) else type(example).__name__
     return namedarraytuple(typename or named, fields)
 

@@ -44,9 +44,7 @@ def tree_map(fn: Callable, tree: Any, *rest: Any) -> Any:
                 got = list(other.keys()) if isinstance(other, dict) else type(other).__name__
                 raise ValueError(f"trees differ: {list(tree.keys())} against {got}")
         raw = [dict.__getitem__] * len(rest)
-        out = {
-            k: tree_map(fn, v, *(get(other, k) for get, other in zip(raw, rest))) for k, v in dict.items(tree)
-        }
+        out = {k: tree_map(fn, v, *(get(other, k) for get, other in zip(raw, rest))) for k, v in dict.items(tree)}
         return type(tree)(out) if type(tree) is not dict else out
     if isinstance(tree, tuple) and not isinstance(tree, LeafTuple):
         for other in rest:
@@ -113,9 +111,7 @@ def tree_write(tree: Any, key: Any, value: Any) -> None:
 
 def _field(source: dict, key: str, destination: dict) -> Any:
     if not dict.__contains__(source, key):
-        raise KeyError(
-            f"field '{key}' is missing: got {list(source.keys())}, wanted {list(destination.keys())}"
-        )
+        raise KeyError(f"field '{key}' is missing: got {list(source.keys())}, wanted {list(destination.keys())}")
     return dict.__getitem__(source, key)
 
 

@@ -113,7 +113,7 @@ def config_defaults(user: Any, policy_cls: type[Policy]) -> CfgDict:
     manager_type = (user.get("env_manager") or {}).get("type", TOP_CONFIG["env_manager"]["type"])
     store_type = (user.get("replay_buffer") or {}).get("type", TOP_CONFIG["replay_buffer"]["type"])
     env_type = (user.get("env") or {}).get("type")
-    env_own = {}
+    env_own: dict = {}
     if isinstance(env_type, str) and env_type in ENV_REGISTRY:
         env_own = getattr(ENV_REGISTRY.get(env_type), "config", {})
     policy = deep_merge_defaults(
@@ -163,13 +163,11 @@ def build_policy(
     served = getattr(cls, "action_spaces", None)
     if served is not None and space not in served:
         raise ConfigError(
-            f"policy '{cfg.policy.type}' serves {' and '.join(served)} actions; env '{cfg.env.type or cfg.env.env_id}' has "
-            f"{manager.action_space}. Choose another policy or another env."
+            f"policy '{cfg.policy.type}' serves {' and '.join(served)} actions; env '{cfg.env.type or cfg.env.env_id}' "
+            f"has {manager.action_space}. Choose another policy or another env."
         )
     obs_shape, action_shape = model_shapes(manager.observation_space, manager.action_space)
-    return cls(
-        cfg.policy, model, fields, seed=seed, shapes={"obs_shape": obs_shape, "action_shape": action_shape}
-    )
+    return cls(cfg.policy, model, fields, seed=seed, shapes={"obs_shape": obs_shape, "action_shape": action_shape})
 
 
 def build_evaluator(cfg: CfgDict, manager: Any, policy: Policy, seed: int) -> Evaluator:

@@ -89,9 +89,7 @@ class SyncLoop:
         )
 
     def _limit_reached(self) -> bool:
-        return (
-            self.learner.train_iter >= self.max_train_iter or self.parts.collector.envstep >= self.max_env_step
-        )
+        return self.learner.train_iter >= self.max_train_iter or self.parts.collector.envstep >= self.max_env_step
 
     def _log_collect(self) -> None:
         """Training returns, where episodes ended since the last line and the learner's log is due."""

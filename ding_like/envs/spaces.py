@@ -121,14 +121,17 @@ class LeafBatch:
         self.dtype = buffer_dtype(space.dtype)
 
     def empty(self, n: int) -> np.ndarray:
+        """An unwritten batch `[n, ...]`."""
         return np.empty((n, *self.shape), self.dtype)
 
     def write(self, batch: np.ndarray, b: int, obs: Any) -> None:
+        """Write `obs` to row `b`. Raises ValueError for another shape than the space's."""
         if np.shape(obs) != self.shape:
             raise self.wrong_shape(obs)
         batch[b] = obs
 
     def wrong_shape(self, obs: Any) -> ValueError:
+        """The error that says which shape was wanted."""
         return ValueError(
             f"{self.path} has shape {np.shape(obs)}; wanted {self.shape}, as its space {self.space} says"
         )
@@ -162,14 +165,17 @@ class NodeBatch:
         self.parts = {k: obs_batch(s, f"{path}.{k}") for k, s in children(space)}
 
     def empty(self, n: int) -> Any:
+        """An unwritten batch: `[n, ...]` in every entry."""
         made = {k: part.empty(n) for k, part in self.parts.items()}
         return ArrayDict(made) if self.is_dict else tuple(made.values())
 
     def write(self, batch: Any, b: int, obs: Any) -> None:
+        """Write the entries of `obs` to row `b`."""
         for k, part in self.parts.items():
             part.write(batch[k], b, obs[k])
 
     def check(self, obs: Any) -> None:
+        """Raises ValueError or TypeError naming the entry that its space does not describe."""
         if self.is_dict and not isinstance(obs, dict):
             raise TypeError(
                 f"{self.path} is a {type(obs).__name__}; wanted a dict with keys {list(self.parts)}"

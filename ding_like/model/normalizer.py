@@ -51,7 +51,8 @@ class NormalizedModel(nn.Module):
         self.model = model
         self.clip, self.eps = clip, eps
         self._keys = _vector_paths(obs_shape)
-        self.statistics = nn.ModuleDict({_safe(k): RunningStatistics(shape) for k, shape in self._keys.items()})
+        self._at = {path: i for i, path in enumerate(self._keys)}
+        self.statistics: Any = nn.ModuleList(RunningStatistics(shape) for shape in self._keys.values())
         if not self._keys:
             raise ValueError(f"norm_obs: the observation {obs_shape!r} has no vector part to normalise")
 
@@ -59,7 +60,7 @@ class NormalizedModel(nn.Module):
         """Take in raw observations `[N, ...]` (or `[T, B, ...]`), numpy."""
         for path, leaf in tree_paths(obs):
             if path in self._keys:
-                self.statistics[_safe(path)].update(leaf.reshape((-1, *self._keys[path])))
+                self.statistics[self._at[path]].update(leaf.reshape((-1, *self._keys[path])))
 
     def normalize(self, obs: Any) -> Any:
         """The observation tree with its vector leaves normalised (torch)."""
@@ -67,7 +68,7 @@ class NormalizedModel(nn.Module):
 
         def leaf(x: torch.Tensor) -> torch.Tensor:
             path = next(paths)
-            return self.statistics[_safe(path)](x, self.eps, self.clip) if path in self._keys else x
+            return self.statistics[self._at[path]](x, self.eps, self.clip) if path in self._keys else x
 
         return tree_map(leaf, obs)
 
@@ -79,18 +80,15 @@ class NormalizedModel(nn.Module):
 
     def numpy_ready(self) -> bool:
         """Whether the inner model has a NumPy forward and the observation is one vector."""
-        ready = getattr(self.model, "numpy_ready", None)
+        ready: Any = getattr(self.model, "numpy_ready", None)
         return ready is not None and ready() and list(self._keys) == [""]
 
     def numpy_forward(self, x: np.ndarray) -> dict[str, np.ndarray]:
         """As `forward`, in NumPy."""
-        s = self.statistics[_safe("")]
+        s = self.statistics[0]
         scaled = (x - s.mean.numpy()) / np.sqrt(s.var.numpy() + self.eps)
-        return self.model.numpy_forward(scaled.clip(-self.clip, self.clip).astype(np.float32))  # type: ignore[operator]
-
-
-def _safe(path: str) -> str:
-    return "obs" + ("_" + path.replace(".", "_") if path else "")
+        model: Any = self.model
+        return model.numpy_forward(scaled.clip(-self.clip, self.clip).astype(np.float32))  
 
 
 def _vector_paths(spec: Any, prefix: str = "") -> dict[str, tuple[int, ...]]:
@@ -105,5 +103,3 @@ def _vector_paths(spec: Any, prefix: str = "") -> dict[str, tuple[int, ...]]:
     if isinstance(spec, dict) or is_image(spec):
         return {}
     return {prefix: tuple(spec)}
-
-

@@ -1,7 +1,7 @@
 """The base policy: everything that does not differ between algorithms.
 
-A policy of your own overrides `config`, `default_model`, `_init_learn`, `_init_collect`, `_init_eval`, `_forward_learn`,
-`_process_transition` and, where it wants other items than n-step transitions, `_get_train_sample`.
+A policy of your own overrides `config`, `default_model`, `_init_learn`, `_init_collect`, `_init_eval`,
+`_forward_learn`, `_process_transition` and, where it wants other items than n-step transitions, `_get_train_sample`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from ding_like.config.cfg_dict import CfgDict
-from ding_like.config.merge import deep_merge_defaults
+from ding_like.config.merge import check_value, deep_merge_defaults
 from ding_like.config.paths import ConfigError
 from ding_like.data import ArrayDict, Block, tree_index, tree_leaves, tree_map, tree_stack
 from ding_like.model.normalizer import NormalizedModel
@@ -89,6 +89,9 @@ class Policy:
     )
     action_spaces: tuple[str, ...] = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
     """Names of the action spaces it serves."""
+    _learn_model: Any
+    _collect_model: Any
+    _eval_model: Any
     per_env_transition = False
     """True calls `_process_transition` once per env column with scalars (slow)."""
 
@@ -118,7 +121,7 @@ class Policy:
         self._nstep = int(cfg.nstep)
         self._batch_size = int(cfg.learn.batch_size)
         self._check_numbers()
-        self._model = self._place(model if model is not None else self._make_model())
+        self._model = self._place(self._normalised(model if model is not None else self._make_model()))
         self._has_train_mode = has_train_mode(self._model)
         ready = getattr(self._model, "numpy_ready", None)
         self._numpy_acting = ready is not None and ready()
@@ -165,13 +168,14 @@ class Policy:
     def _forward_random(self, obs: Any) -> ArrayDict:
         """Uniformly random actions, for `random_collect_size`; the network is not asked.
 
-        A policy whose `_process_transition` needs more of the model's output, or whose actions are not discrete, overrides
-        this.
+        A policy whose `_process_transition` needs more of the model's output, or whose actions are not discrete,
+        overrides this.
         """
         actions = self._shapes.get("action_shape")
         if not isinstance(actions, int):
             raise ConfigError(
-                f"policy.random_collect_size: {type(self).__name__} draws random actions of discrete spaces only; set it to 0"
+                f"policy.random_collect_size: {type(self).__name__} draws random actions of discrete spaces only; set it "
+                "to 0"
             )
         noise = self._noise("random", obs, 1).row()  # [B, 1]
         return ArrayDict(action=(noise[:, 0] * actions).astype(np.int64))
@@ -309,28 +313,34 @@ class Policy:
             name, modules = self.default_model()
         cls = MODEL_REGISTRY.get(name, modules)
         self._complete_model_args(name, cls, kwargs)
-        model = cls(**kwargs)
-        if self._cfg.norm_obs.use_norm:
-            model = NormalizedModel(model, kwargs["obs_shape"], self._cfg.norm_obs.clip)
-        return model
+        return cls(**kwargs)
+
+    def _normalised(self, model: nn.Module) -> nn.Module:
+        norm = self._cfg.norm_obs
+        if not norm.use_norm or isinstance(model, NormalizedModel):
+            return model
+        return NormalizedModel(model, self._cfg.model.get("obs_shape") or self._shapes["obs_shape"], norm.clip)
 
     def _complete_model_args(self, name: str, cls: Any, kwargs: dict[str, Any]) -> None:
         """Check the model arguments against its constructor and add those that follow from the spaces."""
         accepted = inspect.signature(cls).parameters
         anything = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
-        for key in kwargs:
+        for key, value in kwargs.items():
             if key not in accepted and not anything:
                 raise ConfigError(
                     f"policy.model.{key}: model '{name}' has no such argument.{suggest(key, accepted)} It takes "
                     f"{', '.join(accepted)}."
                 )
+            if key in accepted and isinstance(accepted[key].default, (bool, int, float)):
+                kwargs[key] = check_value(value, accepted[key].default, f"policy.model.{key}")
         for key, value in self._shapes.items():
             if key not in accepted:
                 continue
             given = kwargs.setdefault(key, value)
             if cls.__module__.startswith("ding_like.") and _plain_shape(given) != _plain_shape(value):
                 raise ConfigError(
-                    f"policy.model.{key} is {given!r}, the env's space gives {value!r}; leave the key out to have it derived"
+                    f"policy.model.{key} is {given!r}, the env's space gives {value!r}; leave the key out to have it "
+                    "derived"
                 )
         missing = [k for k, p in accepted.items() if p.default is p.empty and k not in kwargs and p.kind < 2]
         if missing:

@@ -19,8 +19,8 @@ def default_preprocess_learn(
 ) -> Any:
     """Collate a list of transition dictionaries; an already collated tree passes unchanged.
 
-    `done` becomes float (zeros with `ignore_done`), `[N, 1]` reward, done and value lose their last axis, `weight` is the
-    importance weight or None, and with `use_nstep` the reward turns from `[N, n]` to `[n, N]`.
+    `done` becomes float (zeros with `ignore_done`), `[N, 1]` reward, done and value lose their last axis, `weight` is
+    the importance weight or None, and with `use_nstep` the reward turns from `[N, n]` to `[n, N]`.
     """
     if not isinstance(data, list):
         return data
@@ -33,7 +33,7 @@ def default_preprocess_learn(
     if use_priority and use_priority_IS_weight:
         batch["weight"] = batch["priority_IS" if "priority_IS" in batch else "IS"]
     else:
-        batch["weight"] = batch["weight"] if "weight" in batch else None
+        batch["weight"] = batch.get("weight")
     if use_nstep and batch["reward"].dim() > 1:
         batch["reward"] = batch["reward"].transpose(0, 1).contiguous()
     return batch

@@ -1,0 +1,1 @@
+"""The maths of reinforcement learning: pure functions of arrays."""

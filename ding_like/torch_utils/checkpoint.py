@@ -39,7 +39,9 @@ def save_checkpoint(path: str | os.PathLike, policy_type: str, state: dict, coun
         os.replace(part, path)
     except (OSError, RuntimeError) as err:
         part.unlink(missing_ok=True)
-        raise CheckpointError(f"checkpoint {path} cannot be written: {err}; checkpoints of before are untouched") from err
+        raise CheckpointError(
+            f"checkpoint {path} cannot be written: {err}; checkpoints of before are untouched"
+        ) from err
 
 
 def load_checkpoint(path: str | os.PathLike, policy_type: str | None = None) -> dict[str, Any]:
@@ -54,7 +56,9 @@ def load_checkpoint(path: str | os.PathLike, policy_type: str | None = None) -> 
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, KeyError, OSError, zipfile.BadZipFile, pickle.UnpicklingError, ValueError) as err:
         reason = str(err).splitlines()[0] if str(err) else type(err).__name__
-        raise CheckpointError(f"checkpoint {path} cannot be read, it is damaged or no checkpoint at all: {reason}") from err
+        raise CheckpointError(
+            f"checkpoint {path} cannot be read, it is damaged or no checkpoint at all: {reason}"
+        ) from err
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(f"{path} was not written by ding_like; wanted a file of <exp_name>/ckpt/")
     if policy_type is not None and content["policy"] != policy_type:

@@ -50,7 +50,9 @@ class FlatOptimizer:
         if len({(p.dtype, p.device) for p in self._params}) > 1:
             raise ValueError("parameters of several dtypes or devices cannot share one optimiser; make one for each")
         if type_ not in OPTIMIZERS:
-            raise ValueError(f"optimiser type is {type_!r}; wanted one of {list(OPTIMIZERS)}.{suggest(type_, OPTIMIZERS)}")
+            raise ValueError(
+                f"optimiser type is {type_!r}; wanted one of {list(OPTIMIZERS)}.{suggest(type_, OPTIMIZERS)}"
+            )
         self._flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in self._params]))
         self._flat.grad = torch.zeros_like(self._flat)
         self._grads: list[torch.Tensor] = []
@@ -73,7 +75,9 @@ class FlatOptimizer:
 
     def _bind_grads(self) -> None:
         for p, g in zip(self._params, self._grads):
-            if p.grad is not None and p.grad is not g:
+            if p.grad is None:  # it took no part in this loss; what stands in `g` is from an older one
+                g.zero_()
+            elif p.grad is not g:
                 g.copy_(p.grad)
             p.grad = g
 
@@ -101,7 +105,13 @@ class FlatOptimizer:
         return self.torch_optimizer.state_dict()
 
     def load_state_dict(self, state: dict) -> None:
-        """Restore `state_dict`. Raises ValueError when it belongs to another number of parameters."""
+        """Restore `state_dict`. Raises ValueError when it is of another optimiser or number of parameters."""
+        for own, saved in zip(self.param_groups, state["param_groups"]):
+            if own.keys() - saved.keys():
+                raise ValueError(
+                    f"the optimiser state has no {', '.join(sorted(own.keys() - saved.keys()))}; it was saved by "
+                    f"another type of optimiser than {type(self.torch_optimizer).__name__}"
+                )
         for entry in state.get("state", {}).values():
             for key, value in entry.items():
                 if torch.is_tensor(value) and value.dim() == 1 and value.numel() != self._flat.numel():

@@ -150,9 +150,7 @@ def _scalar(key: str, value: Any) -> bool | int | float | str:
             return _scalar(key, value.item())
         except (ValueError, RuntimeError):
             pass  # more than one element
-    raise TypeError(
-        f"log: {key} is a {type(value).__name__}, wanted a number; log its mean, or each part by name"
-    )
+    raise TypeError(f"log: {key} is a {type(value).__name__}, wanted a number; log its mean, or each part by name")
 
 
 def _finite(value: bool | int | float | str) -> bool | int | float | str | None:
@@ -160,8 +158,5 @@ def _finite(value: bool | int | float | str) -> bool | int | float | str | None:
 
 
 def _line(section: str, envstep: int, train_iter: int, scalars: Mapping[str, Any]) -> str:
-    shown = [
-        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
-        for key, value in scalars.items()
-    ]
+    shown = [f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in scalars.items()]
     return " | ".join([f"{section} | envstep {envstep:,} | train_iter {train_iter:,}", *shown])

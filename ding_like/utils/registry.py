@@ -62,8 +62,8 @@ class Registry:
             same = old is not None and (old.__module__, old.__qualname__) == (obj.__module__, obj.__qualname__)
             if old is not None and not same and not force_overwrite:
                 raise ValueError(
-                    f"{self.kind} '{key}' is registered already, by {old.__module__}.{old.__qualname__}; choose another "
-                    "name or pass force_overwrite=True"
+                    f"{self.kind} '{key}' is registered already, by {old.__module__}.{old.__qualname__}; choose "
+                    "another name or pass force_overwrite=True"
                 )
             self._entries[key] = obj
             return obj
@@ -108,14 +108,12 @@ ENV_MANAGER_REGISTRY = Registry(
 ENV_WRAPPER_REGISTRY = Registry("env_wrapper")
 BUFFER_REGISTRY = Registry(
     "replay_buffer",
-    {name: "ding_like.worker.replay_buffer.replay" for name in ("replay", "naive", "deque", "advanced")},
+    dict.fromkeys(("replay", "naive", "deque", "advanced"), "ding_like.worker.replay_buffer.replay"),
 )
+SAMPLE_WRAPPERS = ("argmax_sample", "eps_greedy_sample", "multinomial_sample")
 WRAPPER_REGISTRY = Registry(
     "model_wrapper",
-    {
-        name: "ding_like.model.wrapper.model_wrappers"
-        for name in ("base", "argmax_sample", "eps_greedy_sample", "multinomial_sample", "target")
-    },
+    dict.fromkeys(("base", *SAMPLE_WRAPPERS, "target"), "ding_like.model.wrapper.model_wrappers"),
 )
 HOOK_REGISTRY = Registry("learner_hook", {})
 

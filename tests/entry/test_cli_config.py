@@ -37,8 +37,8 @@ DI_ENGINE = """
 from easydict import EasyDict
 main_config = EasyDict(dict(
     exp_name='cartpole_dqn_seed0',
-    env=dict(collector_env_num=4, evaluator_env_num=5, n_evaluator_episode=5, stop_value=195, replay_path=None,
-             manager=dict(shared_memory=False)),
+    env=dict(collector_env_num=4, evaluator_env_num=5, n_evaluator_episode=5, stop_value=195,
+             replay_path=None, manager=dict(shared_memory=False)),
     policy=dict(
         cuda=False, nstep=1, discount_factor=0.97, priority=False,
         model=dict(obs_shape=4, action_shape=2, encoder_hidden_size_list=[128, 128, 64], dueling=True),
@@ -48,7 +48,8 @@ main_config = EasyDict(dict(
         other=dict(eps=dict(type='exp', start=0.95, end=0.1, decay=10000),
                    replay_buffer=dict(replay_buffer_size=20000)))))
 create_config = EasyDict(dict(
-    env=dict(type='cartpole', env_id='CartPole-v1'), env_manager=dict(type='base', cfg_type='BaseEnvManagerDict'),
+    env=dict(type='cartpole', env_id='CartPole-v1'),
+    env_manager=dict(type='base', cfg_type='BaseEnvManagerDict'),
     policy=dict(type='dqn'), replay_buffer=dict(type='deque', import_names=['some.buffer.module'])))
 """
 

@@ -106,7 +106,7 @@ class BaseEnvManager:
         if not self._running:
             self._check_running(columns)
         first = self.ready_obs is None
-        self.ready_obs = self._obs.empty(self.env_num) if first else tree_map(np.copy, self.ready_obs)
+        self.ready_obs = self._obs.empty(self.env_num) if first else _copy(self.ready_obs)
         self._reset_into(self.ready_obs, self._columns if columns is None else columns)
         return self.ready_obs
 
@@ -151,7 +151,7 @@ class BaseEnvManager:
         else:
             self._returns[every] += reward
             self._lengths[every] += 1
-            self.ready_obs = tree_map(np.copy, self.ready_obs)
+            self.ready_obs = _copy(self.ready_obs)
             tree_write(self.ready_obs, every, obs)
         if True in terminated or True in truncated:
             flags = np.array(terminated, bool), np.array(truncated, bool)
@@ -205,12 +205,15 @@ class BaseEnvManager:
         if not self.auto_reset:
             self._waiting.update(ended)
             return
-        self.ready_obs = tree_map(np.copy, self.ready_obs)
+        self.ready_obs = _copy(self.ready_obs)
         self._reset_into(self.ready_obs, ended)
 
     def _episode(self, b: int, info: dict) -> dict:
-        total = float(self._returns[b])
-        raw = info["episode"]["r"] if "episode" in info else info.get("eval_episode_return", total)
+        total = raw = float(self._returns[b])
+        if "episode" in info:
+            raw = float(info["episode"]["r"])
+        elif "eval_episode_return" in info:
+            raw = float(np.asarray(info["eval_episode_return"]).reshape(()))
         numbers = {
             k: float(v) for k, v in info.items() if isinstance(v, (bool, int, float, np.number, np.bool_))
         }
@@ -218,7 +221,7 @@ class BaseEnvManager:
             "column": b,
             "length": int(self._lengths[b]),
             "return_": total,
-            "return_raw": float(np.asarray(raw).reshape(())),
+            "return_raw": raw,
             "info": numbers,
         }
 
@@ -266,6 +269,10 @@ class BaseEnvManager:
             f"env '{self._names[b]}', column {b} ({self.role}): {call} raised {type(cause).__name__}{at}: "
             f"{cause}"
         )
+
+
+def _copy(tree: Any) -> Any:
+    return tree.copy() if isinstance(tree, np.ndarray) else tree_map(np.copy, tree)
 
 
 ENV_MANAGER_REGISTRY.register("base_v2", BaseEnvManager)

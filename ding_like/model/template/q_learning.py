@@ -44,7 +44,7 @@ class DQN(nn.Module):
         widths = list(encoder_hidden_size_list)
         if head_hidden_size is not None and widths and head_hidden_size != widths[-1]:
             widths.append(head_hidden_size)
-        self.encoder = make_encoder(obs_shape, widths, activation, norm_type)
+        self.encoder: Any = make_encoder(obs_shape, widths, activation, norm_type)
         head = DuelingHead if dueling else DiscreteHead
         self.head = head(widths[-1], int(action_shape), head_layer_num, activation, norm_type)
 
@@ -54,7 +54,7 @@ class DQN(nn.Module):
 
     def numpy_ready(self) -> bool:
         """Whether acting may use `numpy_forward`: a plain MLP over a vector, float32, on the CPU."""
-        ready = getattr(self.encoder, "numpy_ready", None)
+        ready: Any = getattr(self.encoder, "numpy_ready", None)
         return ready is not None and ready() and self.head.numpy_ready()
 
     def numpy_forward(self, x: np.ndarray) -> dict[str, np.ndarray]:

@@ -149,7 +149,9 @@ class TargetNetworkWrapper(ModelWrapper):
             raise ValueError(f"update_type is {update_type!r}; wanted one of {list(wanted)}")
         kwargs = dict(update_kwargs or {})
         if list(kwargs) != [wanted[update_type]]:
-            raise ValueError(f"update_kwargs is {kwargs}; update_type '{update_type}' takes '{wanted[update_type]}' alone")
+            raise ValueError(
+                f"update_kwargs is {kwargs}; update_type '{update_type}' takes '{wanted[update_type]}' alone"
+            )
         self._type = update_type
         self._freq, self._theta = int(kwargs.get("freq", 1)), float(kwargs.get("theta", 1.0))
         if self._freq < 1:

@@ -114,7 +114,7 @@ class ConvEncoder(nn.Module):
     def _check_range(self, x: torch.Tensor) -> None:
         if not self._checked:
             self._checked = True
-            top = float(x.max()) if x.numel() else 0.0
+            top = float(x.detach().max()) if x.numel() else 0.0
             if top > 1.0:
                 warnings.warn(
                     f"a float image observation reaches {top:g}; only uint8 images are divided by 255",
@@ -158,17 +158,16 @@ class DictEncoder(nn.Module):
         super().__init__()
         subs = children(spec) or {}
         self.is_tuple = TUPLE in spec
-        self.parts = nn.ModuleDict()
-        self.vectors = nn.ModuleDict()
-        for key, sub in subs.items():
-            if children(sub) is not None or is_image(sub):
-                self.parts[key] = make_encoder(sub, hidden_size_list, activation, norm_type)
-            else:
-                self.vectors[key] = VectorInput(sub)
-        size = sum(part.output_size for part in self.parts.values())
+        # Lists, since not every key of an observation may name a submodule ('type', 'a.b').
+        self._part_keys = [k for k, sub in subs.items() if children(sub) is not None or is_image(sub)]
+        self._vector_keys = [k for k in subs if k not in self._part_keys]
+        parts: list[Any] = [make_encoder(subs[k], hidden_size_list, activation, norm_type) for k in self._part_keys]
+        vectors = [VectorInput(subs[k]) for k in self._vector_keys]
+        self.parts, self.vectors = nn.ModuleList(parts), nn.ModuleList(vectors)
+        size = sum(part.output_size for part in parts)
         self.mlp = None
-        if self.vectors:
-            width = sum(v.output_size for v in self.vectors.values())
+        if vectors:
+            width = sum(v.output_size for v in vectors)
             self.mlp = MLP([width, *hidden_size_list], activation, norm_type)
             size += hidden_size_list[-1]
         self.output_size = hidden_size_list[-1]
@@ -176,9 +175,10 @@ class DictEncoder(nn.Module):
 
     def forward(self, x: Any) -> torch.Tensor:
         field = (lambda k: x[int(k)]) if self.is_tuple else (lambda k: x[k])
-        features = [part(field(key)) for key, part in self.parts.items()]
+        features = [part(field(key)) for key, part in zip(self._part_keys, self.parts)]
         if self.mlp is not None:
-            features.append(self.mlp(torch.cat([v(field(key)) for key, v in self.vectors.items()], -1)))
+            vectors = [v(field(key)) for key, v in zip(self._vector_keys, self.vectors)]
+            features.append(self.mlp(torch.cat(vectors, -1)))
         return self.join(torch.cat(features, -1))
 
 

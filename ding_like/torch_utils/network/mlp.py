@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -55,7 +56,7 @@ class MLP(nn.Sequential):
         if norm_type not in (None, "LN"):
             raise ValueError(f"norm_type is {norm_type!r}; wanted None or 'LN'")
         layers: list[nn.Module] = []
-        for i, (size_in, size_out) in enumerate(zip(sizes[:-1], sizes[1:])):
+        for i, (size_in, size_out) in enumerate(pairwise(sizes)):
             layers.append(nn.Linear(size_in, size_out))
             if i < len(sizes) - 2 or last_activation:
                 if norm_type:
@@ -67,7 +68,7 @@ class MLP(nn.Sequential):
         self._views: list[tuple] = []
 
     def numpy_ready(self) -> bool:
-        """Whether `numpy_forward` computes what `forward` does: linear layers with ReLU or tanh, float32, on the CPU."""
+        """Whether `numpy_forward` computes what `forward` does: linear, ReLU or tanh, float32, on the CPU."""
         return self._plan is not None and all(
             p.device.type == "cpu" and p.dtype == torch.float32 for p in self.parameters()
         )

@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ding_like.data import Block, RowLink, buffer_from_example, tree_index, tree_leaves, tree_map, tree_paths, tree_write
+from ding_like.data import (
+    Block,
+    RowLink,
+    buffer_from_example,
+    tree_index,
+    tree_leaves,
+    tree_map,
+    tree_paths,
+    tree_write,
+)
 
 
 class Slab:
@@ -94,8 +103,8 @@ class Slab:
         for path, leaf in tree_paths(row):
             if len(np.shape(leaf)) == 0 or len(leaf) != self._columns:
                 raise ValueError(
-                    f"_process_transition: field '{path}' has shape {list(np.shape(leaf))}; wanted one entry an env column, "
-                    f"[{self._columns}, ...]"
+                    f"_process_transition: field '{path}' has shape {list(np.shape(leaf))}; wanted one entry an env "
+                    f"column, [{self._columns}, ...]"
                 )
         self._linked = row.get("next_obs") is timestep.obs and row.get("obs") is obs
         lead = (self.capacity + 1, self._columns)

@@ -92,6 +92,6 @@ class Learner:
         loss = info.get("total_loss")
         if loss is not None and not math.isfinite(float(loss)):
             raise FloatingPointError(
-                f"the loss is {float(loss)} at train_iter {self.train_iter}, env step {self.envstep}. The last checkpoint is "
-                "from before; try a smaller learning_rate, grad_clip_norm, or bounded rewards."
+                f"the loss is {float(loss)} at train_iter {self.train_iter}, env step {self.envstep}. The last checkpoint "
+                "is from before; try a smaller learning_rate, grad_clip_norm, or bounded rewards."
             )

@@ -1,0 +1,260 @@
+"""Model wrappers: sampling by column, exact distributions, NumPy and torch alike, and the stack they form."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ding_like.model import model_wrap
+from ding_like.model.template.q_learning import DQN
+from ding_like.model.wrapper import ModelWrapper, register_wrapper
+from ding_like.utils import UnknownNameError
+from tests.helpers import Constant, chi_limit, chi_square
+
+N = 20000
+
+
+class Logits(nn.Module):
+    """The observation is the logit."""
+
+    def forward(self, x):
+        return {"logit": x}
+
+    def numpy_forward(self, x):
+        return {"logit": x}
+
+
+def uniforms(n, width, seed=0):
+    return np.random.default_rng(seed).random((n, width))
+
+
+def rows(*q, n=N):
+    return np.tile(np.float32(q), (n, 1))
+
+
+# ---------------------------------------------------------------- base
+class Keywords(nn.Module):
+    def forward(self, x, inference=True):
+        return {"got": inference}
+
+
+class AnyKeywords(nn.Module):
+    def forward(self, x, **kwargs):
+        return {"got": kwargs}
+
+
+def test_keywords_reach_only_a_forward_that_accepts_them():
+    assert "logit" in model_wrap(Logits()).forward(torch.zeros(1, 2), inference=True, enable_fast_timestep=True)
+    assert model_wrap(Keywords()).forward(torch.zeros(1), inference=False, saved_state_timesteps=[1]) == {"got": False}
+    assert model_wrap(AnyKeywords()).forward(torch.zeros(1), a=1)["got"] == {"a": 1}
+
+
+def test_attributes_of_the_network_are_those_of_the_wrapper():
+    net = DQN(4, 2)
+    wrapped = model_wrap(model_wrap(net, wrapper_name="argmax_sample"), wrapper_name="base")
+    assert wrapped.encoder is net.encoder
+    with pytest.raises(AttributeError):
+        _ = wrapped.nothing_of_that_name
+
+
+def test_argmax_is_the_best_action_and_keeps_the_logit():
+    x = np.float32([[1, 3, 2], [9, 0, 1]])
+    wrapped = model_wrap(Logits(), wrapper_name="argmax_sample")
+    for data in (x, torch.as_tensor(x)):
+        out = wrapped.forward(data)
+        assert out["action"].tolist() == [1, 0] and out["logit"].tolist() == x.tolist()
+        assert isinstance(out["action"], type(data))
+
+
+# ---------------------------------------------------------------- epsilon
+def test_epsilon_zero_is_greedy_and_one_is_uniform():
+    wrapped = model_wrap(Logits(), wrapper_name="eps_greedy_sample")
+    noise = uniforms(N, wrapped.noise_width)
+    assert (wrapped.forward(rows(0, 5, 1), eps=0.0, noise=noise)["action"] == 1).all()
+    counts = np.bincount(wrapped.forward(rows(0, 5, 1), eps=1.0, noise=noise)["action"], minlength=3)
+    assert chi_square(counts, np.full(3, N / 3)) < chi_limit(3)
+
+
+def test_epsilon_explores_that_share_of_the_columns_uniformly():
+    wrapped = model_wrap(Logits(), wrapper_name="eps_greedy_sample")
+    action = wrapped.forward(rows(0, 5, 1, 2), eps=0.4, noise=uniforms(N, 2))["action"]
+    counts = np.bincount(action, minlength=4)
+    assert chi_square(counts, N * np.array([0.1, 0.7, 0.1, 0.1])) < chi_limit(4)
+
+
+def test_columns_decide_independently():
+    """The fault 'all columns explore together' makes every pair of columns agree on whether it explores."""
+    wrapped = model_wrap(Logits(), wrapper_name="eps_greedy_sample")
+    rng = np.random.default_rng(1)
+    steps = np.array([wrapped.forward(rows(0, 5, n=2), eps=0.5, noise=rng.random((2, 2)))["action"] for _ in range(4000)])
+    pairs = np.bincount(2 * steps[:, 0] + steps[:, 1], minlength=4)
+    assert chi_square(pairs, 4000 * np.array([1, 3, 3, 9]) / 16) < chi_limit(4)
+
+
+def test_columns_decide_independently_without_given_noise():
+    wrapped = model_wrap(Logits(), wrapper_name="eps_greedy_sample")
+    np.random.seed(0)
+    action = wrapped.forward(rows(0, 5, n=4000), eps=0.5)["action"]
+    assert chi_square(np.bincount(action, minlength=2), [1000, 3000]) < chi_limit(2)
+
+
+def test_epsilon_may_be_one_a_column():
+    wrapped = model_wrap(Logits(), wrapper_name="eps_greedy_sample")
+    eps = np.repeat([0.0, 1.0], N // 2)
+    action = wrapped.forward(rows(0, 5, 1), eps=eps, noise=uniforms(N, 2))["action"]
+    assert (action[: N // 2] == 1).all()
+    assert chi_square(np.bincount(action[N // 2 :], minlength=3), np.full(3, N / 6)) < chi_limit(3)
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs"), [("eps_greedy_sample", {"eps": 0.5}), ("multinomial_sample", {"alpha": 0.7})]
+)
+def test_given_noise_decides_and_numpy_equals_torch(name, kwargs):
+    wrapped = model_wrap(Logits(), wrapper_name=name)
+    x = np.random.default_rng(2).normal(size=(500, 4)).astype(np.float32)
+    noise = uniforms(500, wrapped.noise_width)
+    first = wrapped.forward(x, noise=noise, **kwargs)["action"]
+    np.testing.assert_array_equal(first, wrapped.forward(x, noise=noise, **kwargs)["action"])
+    in_torch = wrapped.forward(torch.as_tensor(x), noise=noise, **kwargs)["action"]
+    assert isinstance(in_torch, torch.Tensor) and in_torch.dtype == torch.int64 and first.dtype == np.int64
+    np.testing.assert_array_equal(in_torch.numpy(), first)
+    assert len(np.unique(first)) == 4
+
+
+# ---------------------------------------------------------------- multinomial
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 3.0])
+def test_multinomial_frequencies_are_softmax_at_that_temperature(alpha):
+    logit = np.array([0.0, 2.0, -1.0, 1.0])
+    wrapped = model_wrap(Logits(), wrapper_name="multinomial_sample")
+    action = wrapped.forward(rows(*logit), alpha=alpha, noise=uniforms(N, 1))["action"]
+    wanted = np.exp(logit / alpha) / np.exp(logit / alpha).sum()
+    assert chi_square(np.bincount(action, minlength=4), N * wanted) < chi_limit(4)
+
+
+def test_multinomial_with_large_logits_and_impossible_actions():
+    wrapped = model_wrap(Logits(), wrapper_name="multinomial_sample")
+    noise = np.concatenate([uniforms(998, 1), [[0.0], [np.nextafter(1.0, 0.0)]]])
+    action = wrapped.forward(rows(-np.inf, 1e4, 1e4, -np.inf, n=1000), noise=noise)["action"]
+    assert set(action.tolist()) == {1, 2}
+
+
+# ---------------------------------------------------------------- target
+def weights(model):
+    return model.state_dict()["model"]["q"].tolist()
+
+
+def test_target_assign_copies_at_every_freq_th_update():
+    source = Constant(1.0, 2.0)
+    target = model_wrap(Constant(0.0, 0.0), wrapper_name="target", update_type="assign", update_kwargs={"freq": 3})
+    seen = []
+    for k in range(1, 8):
+        source.q.data.fill_(k)
+        target.update(source)
+        seen.append(weights(target)[0])
+    assert seen == [0, 0, 3, 3, 3, 6, 6]
+    target.update(source, direct=True)
+    assert weights(target) == [7, 7]
+    assert not any(p.requires_grad for p in target.parameters())
+
+
+def test_target_momentum_has_its_closed_form():
+    theta, source = 0.1, Constant(1.0, -2.0)
+    target = model_wrap(Constant(5.0, 5.0), wrapper_name="target", update_type="momentum", update_kwargs={"theta": theta})
+    for k in range(1, 6):
+        target.update(source.state_dict() if k % 2 else source)
+        keep = (1 - theta) ** k
+        assert weights(target) == pytest.approx([keep * 5 + (1 - keep), keep * 5 - 2 * (1 - keep)], rel=1e-6)
+    target.update(source, direct=True)
+    assert weights(target) == [1, -2]
+
+
+@pytest.mark.parametrize(("kind", "kwargs"), [("assign", {"freq": 1}), ("momentum", {"theta": 0.5})])
+def test_buffers_follow_whole(kind, kwargs):
+    source, net = nn.BatchNorm1d(2), nn.BatchNorm1d(2)
+    target = model_wrap(net, wrapper_name="target", update_type=kind, update_kwargs=kwargs)
+    source.running_mean.fill_(8.0)
+    source.num_batches_tracked.fill_(5)
+    target.update(source)
+    assert net.running_mean.tolist() == [8, 8] and net.num_batches_tracked == 5
+
+
+@pytest.mark.parametrize(("kind", "kwargs"), [("assign", {"freq": 1}), ("momentum", {"theta": 0.5})])
+def test_a_state_dict_taken_before_an_update_keeps_its_values(kind, kwargs):
+    target = model_wrap(Constant(0.0, 0.0), wrapper_name="target", update_type=kind, update_kwargs=kwargs)
+    state = target.state_dict()
+    target.update(Constant(4.0, 4.0))
+    assert state["model"]["q"].tolist() == [0, 0] and weights(target)[0] > 0
+    target.load_state_dict(state)
+    assert weights(target) == [0, 0] and target.state_dict()["count"] == state["count"]
+
+
+def test_the_update_count_is_state():
+    source = Constant(1.0, 1.0)
+    kwargs = dict(wrapper_name="target", update_type="assign", update_kwargs={"freq": 3})
+    target = model_wrap(Constant(0.0, 0.0), **kwargs)
+    target.update(source)
+    target.update(source)
+    other = model_wrap(Constant(0.0, 0.0), **kwargs)
+    other.load_state_dict(target.state_dict())
+    other.update(source)
+    assert weights(other) == [1, 1]
+    other.reset(target_update_count=1)
+    source.q.data.fill_(2)
+    other.update(source)
+    assert weights(other) == [1, 1]
+    other.update(source)
+    assert weights(other) == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "kwargs", "says"),
+    [
+        ("copy", {}, r"update_type is 'copy'; wanted one of \['assign', 'momentum'\]"),
+        ("assign", {"theta": 0.1}, "update_type 'assign' takes 'freq' alone"),
+        ("assign", None, "takes 'freq' alone"),
+        ("momentum", {"theta": 0.1, "freq": 2}, "takes 'theta' alone"),
+        ("assign", {"freq": 0}, "freq is 0; wanted at least 1"),
+        ("momentum", {"theta": 0.0}, "theta is 0.0; wanted more than 0"),
+        ("momentum", {"theta": 1.5}, "theta is 1.5"),
+    ],
+)
+def test_wrong_update_settings_are_named(kind, kwargs, says):
+    with pytest.raises(ValueError, match=says):
+        model_wrap(Constant(0.0), wrapper_name="target", update_type=kind, update_kwargs=kwargs)
+
+
+# ---------------------------------------------------------------- stacks and registration
+class Remember(ModelWrapper):
+    def __init__(self, model, scale=1):
+        super().__init__(model)
+        self.scale, self.resets = scale, []
+
+    def forward(self, data, **kwargs):
+        output = self._model.forward(data, **kwargs)
+        output["scaled"] = output["logit"] * self.scale
+        return output
+
+    def reset(self, data_id=None, **kwargs):
+        self.resets.append(data_id)
+        super().reset(data_id=data_id, **kwargs)
+
+
+def test_a_registered_wrapper_is_made_by_name_and_reset_through_any_stack():
+    register_wrapper("remember", Remember)
+    inner = model_wrap(Logits(), wrapper_name="remember", scale=3)
+    stack = model_wrap(model_wrap(inner, wrapper_name="eps_greedy_sample"), wrapper_name="remember")
+    out = stack.forward(rows(1, 2, n=2), eps=0.0, noise=uniforms(2, 2))
+    assert out["action"].tolist() == [1, 1] and out["scaled"].tolist() == [[1, 2], [1, 2]]
+    stack.reset(data_id=[0, 3])
+    stack.reset()
+    assert inner.resets == stack.resets == [[0, 3], None]
+
+
+def test_unknown_wrapper_is_named_with_suggestions():
+    with pytest.raises(UnknownNameError, match=r"no model_wrapper is called 'eps_greedy'.*'eps_greedy_sample'"):
+        model_wrap(Logits(), wrapper_name="eps_greedy")
+
+
+def test_only_wrapper_classes_are_registered():
+    with pytest.raises(TypeError, match="wrapper 'own' is .*wanted a subclass of ModelWrapper"):
+        register_wrapper("own", Logits)
