@@ -51,9 +51,7 @@ def draw(curves, out, title, target):
 
 def main():
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", help="run folders, one a seed")
     parser.add_argument("--out", required=True, help="the picture, e.g. curve.png")
     parser.add_argument("--title", default="")

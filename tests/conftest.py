@@ -26,8 +26,8 @@ def _as_before(monkeypatch):
     before = {kind: dict(registry._entries) for kind, registry in REGISTRIES.items()}
     yield
     for kind, registry in REGISTRIES.items():  # built-in modules register once, on their first use
-        own = {k: v for k, v in registry._entries.items() if v.__module__.startswith("ding_like.")}
-        registry._entries = {**own, **before[kind]}
+        built_in = {k: v for k, v in registry._entries.items() if k in registry._builtin}
+        registry._entries = {**built_in, **before[kind]}
 
 
 @pytest.fixture

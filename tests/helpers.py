@@ -156,15 +156,18 @@ class Steps:
                 slab.end(np.flatnonzero(self.end[t]), true)
         return self._as(self.obs[stop])
 
-    def blocks(self, sizes, nstep, capacity=None):
-        """Blocks of the given numbers of new rows, as a collector makes them."""
-        slab = Slab(capacity or max(sizes) + nstep - 1, nstep - 1)
+    def blocks(self, sizes, nstep):
+        """Blocks that start `sizes` rows of items each, as a collector makes them; the first `nstep - 1` rows of a
+        block are the last of the one before.
+        """
+        carry = nstep - 1
+        slab = Slab(max(sizes) + carry, carry)
         start = 0
         for size in sizes:
-            ready = self.fill(slab, start, start + size)
-            yield slab.block(ready)
+            stop = start + carry + size - slab.fill
+            yield slab.block(self.fill(slab, start, stop))
             slab.shift()
-            start += size
+            start = stop
 
     def items(self, nstep, gamma):
         """By definition: for every (t, b) in order `(obs, action, reward, discount, next_obs)`, or None where the

@@ -93,9 +93,8 @@ class SyncLoop:
 
     def _log_collect(self) -> None:
         """Training returns, where episodes ended since the last line and the learner's log is due."""
-        every = self.parts.cfg.policy.learn.learner.hook.log_show_after_iter
         collector, train_iter = self.parts.collector, self.learner.train_iter
-        if train_iter - self._logged_at < every or collector.episode_count == self._logged_episodes:
+        if train_iter - self._logged_at < self.learner.log_freq or collector.episode_count == self._logged_episodes:
             return
         self._logged_at, self._logged_episodes = train_iter, collector.episode_count
         setting = {k: v for k, v in collector.setting.items() if isinstance(v, (int, float))}

@@ -123,7 +123,10 @@ def _saved_config(cfg: CfgDict, seed: int) -> CfgDict:
 def _load(parts: Components, path: str) -> None:
     content = load_checkpoint(path, parts.cfg.policy.type)
     load_model_state(parts.policy.get_model(), content["state"]["model"], path)
-    parts.policy.learn_mode.load_state_dict(content["state"])
+    try:
+        parts.policy.learn_mode.load_state_dict(content["state"])
+    except ValueError as err:
+        raise CheckpointError(f"checkpoint {path} does not fit this config: {err}") from err
 
 
 @contextmanager

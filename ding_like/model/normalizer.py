@@ -88,7 +88,7 @@ class NormalizedModel(nn.Module):
         s = self.statistics[0]
         scaled = (x - s.mean.numpy()) / np.sqrt(s.var.numpy() + self.eps)
         model: Any = self.model
-        return model.numpy_forward(scaled.clip(-self.clip, self.clip).astype(np.float32))  
+        return model.numpy_forward(scaled.clip(-self.clip, self.clip).astype(np.float32))
 
 
 def _vector_paths(spec: Any, prefix: str = "") -> dict[str, tuple[int, ...]]:

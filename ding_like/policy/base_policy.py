@@ -121,12 +121,12 @@ class Policy:
         self._nstep = int(cfg.nstep)
         self._batch_size = int(cfg.learn.batch_size)
         self._check_numbers()
-        self._model = self._place(self._normalised(model if model is not None else self._make_model()))
+        self._model = self._normalised(model if model is not None else self._make_model()).to(self._device)
         self._has_train_mode = has_train_mode(self._model)
         ready = getattr(self._model, "numpy_ready", None)
         self._numpy_acting = ready is not None and ready()
         self._noises: dict[str, ColumnNoise] = {}
-        self._eps_fn: Callable[[int], float] | None = None
+        self._eps_fn = _epsilon_schedule(cfg.other.get("eps"))
         fields = FIELDS if enable_field is None else tuple(enable_field)
         unknown = [f for f in fields if f not in FIELDS]
         if unknown:
@@ -174,8 +174,8 @@ class Policy:
         actions = self._shapes.get("action_shape")
         if not isinstance(actions, int):
             raise ConfigError(
-                f"policy.random_collect_size: {type(self).__name__} draws random actions of discrete spaces only; set it "
-                "to 0"
+                f"policy.random_collect_size: {type(self).__name__} draws random actions of discrete spaces only; "
+                "set it to 0"
             )
         noise = self._noise("random", obs, 1).row()  # [B, 1]
         return ArrayDict(action=(noise[:, 0] * actions).astype(np.int64))
@@ -195,12 +195,7 @@ class Policy:
 
     def _get_setting_collect(self, envstep: int) -> dict[str, Any]:
         """Keywords of `_forward_collect` at this env step: epsilon, where `other.eps` has a schedule."""
-        eps = self._cfg.other.get("eps")
-        if eps is None:
-            return {}
-        if self._eps_fn is None:
-            self._eps_fn = get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
-        return {"eps": self._eps_fn(envstep)}
+        return {} if self._eps_fn is None else {"eps": self._eps_fn(envstep)}
 
     def _get_norm_obs(self) -> bool:
         return isinstance(self._model, NormalizedModel)
@@ -346,9 +341,6 @@ class Policy:
         if missing:
             raise ConfigError(f"policy.model lacks {', '.join(missing)}, which model '{name}' needs")
 
-    def _place(self, model: nn.Module) -> nn.Module:
-        return model.to(self._device)
-
     def _to_model(self, obs: Any) -> Any:
         """Observations (numpy) as tensors on the model's device."""
 
@@ -371,11 +363,10 @@ class Policy:
         return ArrayDict(tree_map(_to_numpy, dict(output)))
 
     def _noise(self, role: str, obs: Any, width: int) -> ColumnNoise:
-        noise = self._noises.get(role)
-        if noise is None:
+        if role not in self._noises:
             columns = range(len(tree_leaves(obs)[0]))
-            noise = self._noises[role] = ColumnNoise(self._seed, role, columns, width)
-        return noise
+            self._noises[role] = ColumnNoise(self._seed, role, columns, width)
+        return self._noises[role]
 
     def _reset(self, name: str, data_id: Any) -> None:
         model = getattr(self, name, None)
@@ -388,6 +379,10 @@ class Policy:
             for b in range(len(timestep.reward))
         ]
         return tree_stack([tree_map(np.asarray, row) for row in rows])
+
+
+def _epsilon_schedule(eps: Any) -> Callable[[int], float] | None:
+    return None if eps is None else get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
 
 
 def _plain_shape(shape: Any) -> Any:

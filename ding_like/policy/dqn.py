@@ -47,6 +47,7 @@ class DQNPolicy(Policy):
         learn = self._cfg.learn
         if learn.loss not in ("huber", "mse"):
             raise ConfigError(f"policy.learn.loss is {learn.loss!r}; wanted 'huber' or 'mse'")
+        self._double = bool(self._cfg.double)
         self._loss = huber if learn.loss == "huber" else lambda td: td * td
         self._optimizer = FlatOptimizer(
             self._model.parameters(), learn.optimizer, learn.learning_rate, learn.grad_clip_norm
@@ -65,7 +66,7 @@ class DQNPolicy(Policy):
         with torch.no_grad():
             target_q = self._target_model.forward(data["next_obs"])["logit"]  # [N, A]
             next_action = None
-            if self._cfg.double:
+            if self._double:
                 next_action = self._learn_model.forward(data["next_obs"])["logit"].argmax(-1)  # [N]
         td = q_learning_error(q, data["action"], data["reward"], data["discount"], target_q, next_action)  # [N]
         loss = masked_mean(self._loss(td), weight=data.get("weight"))

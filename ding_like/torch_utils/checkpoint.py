@@ -53,6 +53,10 @@ def load_checkpoint(path: str | os.PathLike, policy_type: str | None = None) -> 
     if not path.is_file():
         raise CheckpointError(f"checkpoint {path} does not exist; checkpoints of a run lie in <exp_name>/ckpt/")
     try:
+        with zipfile.ZipFile(path) as archive:  # torch does not compare the checksums that it writes
+            part = archive.testzip()
+        if part is not None:
+            raise zipfile.BadZipFile(f"the checksum of its part '{part}' is wrong")
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, KeyError, OSError, zipfile.BadZipFile, pickle.UnpicklingError, ValueError) as err:
         reason = str(err).splitlines()[0] if str(err) else type(err).__name__

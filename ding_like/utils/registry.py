@@ -105,7 +105,11 @@ ENV_MANAGER_REGISTRY = Registry(
         "base_v2": "ding_like.envs.env_manager.base_env_manager",
     },
 )
-ENV_WRAPPER_REGISTRY = Registry("env_wrapper")
+ENV_WRAPPERS = (
+    *("atari", "channels_first", "episode_statistics", "episodic_life", "fire_reset", "frame_stack"),
+    *("reward_clip", "reward_scale", "select_obs", "time_limit"),
+)
+ENV_WRAPPER_REGISTRY = Registry("env_wrapper", dict.fromkeys(ENV_WRAPPERS, "ding_like.envs.env_wrappers"))
 BUFFER_REGISTRY = Registry(
     "replay_buffer",
     dict.fromkeys(("replay", "naive", "deque", "advanced"), "ding_like.worker.replay_buffer.replay"),

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from ding_like.model import model_wrap
+from ding_like.model.normalizer import NormalizedModel
 from ding_like.model.template.q_learning import DQN
 from ding_like.model.wrapper import ModelWrapper, register_wrapper
 from ding_like.utils import UnknownNameError
@@ -49,6 +50,11 @@ def test_keywords_reach_only_a_forward_that_accepts_them():
     assert model_wrap(AnyKeywords()).forward(torch.zeros(1), a=1)["got"] == {"a": 1}
 
 
+def test_keywords_are_those_of_the_network_inside_a_normaliser():
+    model = NormalizedModel(Keywords(), 1)
+    assert model_wrap(model).forward(torch.zeros(2, 1), inference=False, data_id=[0]) == {"got": False}
+
+
 def test_attributes_of_the_network_are_those_of_the_wrapper():
     net = DQN(4, 2)
     wrapped = model_wrap(model_wrap(net, wrapper_name="argmax_sample"), wrapper_name="base")
@@ -86,7 +92,9 @@ def test_columns_decide_independently():
     """The fault 'all columns explore together' makes every pair of columns agree on whether it explores."""
     wrapped = model_wrap(Logits(), wrapper_name="eps_greedy_sample")
     rng = np.random.default_rng(1)
-    steps = np.array([wrapped.forward(rows(0, 5, n=2), eps=0.5, noise=rng.random((2, 2)))["action"] for _ in range(4000)])
+    steps = np.array(
+        [wrapped.forward(rows(0, 5, n=2), eps=0.5, noise=rng.random((2, 2)))["action"] for _ in range(4000)]
+    )
     pairs = np.bincount(2 * steps[:, 0] + steps[:, 1], minlength=4)
     assert chi_square(pairs, 4000 * np.array([1, 3, 3, 9]) / 16) < chi_limit(4)
 
@@ -159,7 +167,9 @@ def test_target_assign_copies_at_every_freq_th_update():
 
 def test_target_momentum_has_its_closed_form():
     theta, source = 0.1, Constant(1.0, -2.0)
-    target = model_wrap(Constant(5.0, 5.0), wrapper_name="target", update_type="momentum", update_kwargs={"theta": theta})
+    target = model_wrap(
+        Constant(5.0, 5.0), wrapper_name="target", update_type="momentum", update_kwargs={"theta": theta}
+    )
     for k in range(1, 6):
         target.update(source.state_dict() if k % 2 else source)
         keep = (1 - theta) ** k
@@ -256,5 +266,5 @@ def test_unknown_wrapper_is_named_with_suggestions():
 
 
 def test_only_wrapper_classes_are_registered():
-    with pytest.raises(TypeError, match="wrapper 'own' is .*wanted a subclass of ModelWrapper"):
+    with pytest.raises(TypeError, match=r"wrapper 'own' is .*wanted a subclass of ModelWrapper"):
         register_wrapper("own", Logits)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from ding_like.data import torchify
 from ding_like.model.normalizer import NormalizedModel, RunningStatistics
 from ding_like.model.template.q_learning import DQN
-from tests.helpers import fingerprint, make_collector, make_manager, make_policy
 from tests.envs.toys import Count
+from tests.helpers import fingerprint, make_collector, make_manager, make_policy
 
 
 class Show(torch.nn.Module):
@@ -105,16 +105,19 @@ def test_statistics_are_in_the_state_dict_and_load():
     torch.testing.assert_close(a(x)["logit"], b(x)["logit"], rtol=0, atol=0)
 
 
-def test_a_policy_learns_the_statistics_of_what_it_collected_and_evaluation_leaves_them():
-    """Case B54: the rows of a block count before the next collect, evaluation changes nothing."""
-    policy = make_policy(norm_obs={"use_norm": True})
+@pytest.mark.parametrize("nstep", [1, 3])
+def test_a_policy_learns_the_statistics_of_what_it_collected_and_evaluation_leaves_them(nstep):
+    """Case B54: every row counts once, before the next collect; evaluation changes nothing."""
+    policy = make_policy(norm_obs={"use_norm": True}, nstep=nstep)
     model = policy.get_model()
     collector = make_collector(policy, Count(4), n_sample=6)
-    collector.collect(lambda items: items.starts)
     statistics = model.statistics[0]
-    assert statistics.count == 0
     collector.collect(lambda items: items.starts)
-    assert statistics.count == 6 and statistics.mean.item() == pytest.approx(np.mean([0, 1, 2, 3, 0, 1]))
+    assert statistics.count == 0
+    for rows in (6 + nstep - 1, 12 + nstep - 1):
+        collector.collect(lambda items: items.starts)
+        assert statistics.count == rows
+        assert statistics.mean.item() == pytest.approx(np.mean(np.arange(rows) % 4))
     before = fingerprint(model.state_dict())
     manager = make_manager(Count(7), role="eval")
     manager.launch(0)

@@ -64,9 +64,7 @@ def test_vectors_of_other_dtypes_are_computed_in_float32(dtype):
     net = DQN(4, 3, [16])
     x = np.arange(20).reshape(5, 4).astype(dtype)
     assert assert_numpy_equals_torch(net, x.astype(np.float32)).dtype == np.float32
-    np.testing.assert_array_equal(
-        net.numpy_forward(x)["logit"], net.numpy_forward(x.astype(np.float32))["logit"]
-    )
+    np.testing.assert_array_equal(net.numpy_forward(x)["logit"], net.numpy_forward(x.astype(np.float32))["logit"])
 
 
 @pytest.mark.parametrize("kind", ["flat", "plain"])

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ding_like.model.normalizer import NormalizedModel
 from ding_like.utils import WRAPPER_REGISTRY
 
 
@@ -50,7 +51,8 @@ class BaseModelWrapper(ModelWrapper):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
-        parameters = inspect.signature(model.forward).parameters.values()
+        inner: Any = model.model if isinstance(model, NormalizedModel) else model  # it passes all keywords on
+        parameters = inspect.signature(inner.forward).parameters.values()
         self._any = any(p.kind is p.VAR_KEYWORD for p in parameters)
         self._accepts = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
 

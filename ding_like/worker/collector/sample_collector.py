@@ -59,7 +59,7 @@ class SampleCollector:
 
         Args:
             sink: takes the items of each block (views into memory that the next block overwrites) and returns their
-                number. None joins them into one tree `[N, ...]`, which is returned.
+                number. None joins them into one tree `[N, ...]`, which is returned (None where extras of before suffice).
             random: uniformly random actions.
         """
         self.start()
@@ -78,7 +78,7 @@ class SampleCollector:
             self._fill(rows, forward)
             need -= self._emit(give)
         self._surplus = -need
-        return None if sink else tree_cat(taken)
+        return tree_cat(taken) if taken else None
 
     def _fill(self, rows: int, forward: Callable[..., ArrayDict]) -> None:
         env, slab, setting = self._env, self._slab, self.setting

@@ -38,6 +38,7 @@ class Slab:
         self._ends: list[int] = []
         self._finals: list[Any] = []
         self._columns = 0
+        self._width = 0  # entries of a row
 
     def write(self, obs: Any, row: dict[str, Any], timestep: Any) -> None:
         """Append one row: fields `[B, ...]`. A `next_obs` that *is* `timestep.obs` is kept by reference."""
@@ -45,6 +46,11 @@ class Slab:
             self._allocate(obs, row, timestep)
         t = self.fill
         fields = self._fields
+        if len(row) != self._width:
+            raise ValueError(
+                f"_process_transition returned the fields {list(row)}, the first row had {list(fields)}"
+                f"{' and next_obs' if self._linked else ''}; every row needs the same"
+            )
         try:
             for name, value in row.items():
                 if name == "next_obs" and self._linked:
@@ -73,10 +79,11 @@ class Slab:
         Raises FloatingPointError naming field, row and column where an observation or reward is not finite.
         """
         rows = self.fill
-        self._check_finite(rows)
         link = None
         if self._linked:
             tree_write(self._rows, rows, ready_obs)
+        self._check_finite(rows)
+        if self._linked:
             link = RowLink(
                 tree_index(self._rows, slice(0, rows + 1)),
                 np.asarray(self._ends, np.int64),
@@ -99,7 +106,7 @@ class Slab:
         self.fill = self.fresh = keep
 
     def _allocate(self, obs: Any, row: dict[str, Any], timestep: Any) -> None:
-        self._columns = len(timestep.reward)
+        self._columns, self._width = len(timestep.reward), len(row)
         for path, leaf in tree_paths(row):
             if len(np.shape(leaf)) == 0 or len(leaf) != self._columns:
                 raise ValueError(
@@ -116,13 +123,19 @@ class Slab:
         self._rows = self._fields.get("obs")
 
     def _check_finite(self, rows: int) -> None:
-        for name in ("obs", "reward"):
+        fresh = self.fresh
+        # The row after the last is what its steps lead to.
+        for name, stop in (("obs", rows + self._linked), ("reward", rows), ("next_obs", rows)):
             for leaf in tree_leaves(self._fields.get(name)):
-                part = leaf[self.fresh : rows]
+                part = leaf[fresh:stop]
                 if part.dtype.kind == "f" and not math.isfinite(float(part.sum())):
                     bad = np.argwhere(~np.isfinite(part))
                     if len(bad):
-                        raise NonFiniteError(name, int(bad[0][0]), int(bad[0][1]), rows - self.fresh)
+                        raise NonFiniteError(name, int(bad[0][0]), int(bad[0][1]), rows - fresh)
+        for flat, obs in zip(self._ends, self._finals):
+            t, column = divmod(flat, self._columns)
+            if t >= fresh and not all(np.isfinite(leaf).all() for leaf in tree_leaves(obs)):
+                raise NonFiniteError("the final obs", t - fresh, column, rows - fresh)
 
 
 class NonFiniteError(FloatingPointError):

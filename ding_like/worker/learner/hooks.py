@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 POSITIONS = ("before_run", "before_iter", "after_iter", "after_run")
@@ -25,7 +26,7 @@ class LearnerHook:
 
 
 class LogHook(LearnerHook):
-    """Log every number the policy returned, every `freq` gradient steps; tensors as their mean."""
+    """Log every number the policy returned, every `freq` gradient steps; tensors and arrays as their mean."""
 
     priority = 20
 
@@ -60,4 +61,6 @@ class SaveHook(LearnerHook):
 def _number(value: Any) -> float | None:
     if isinstance(value, torch.Tensor):
         return float(value.detach().double().mean())
+    if isinstance(value, (np.ndarray, np.generic)):
+        return float(value.mean()) if value.dtype.kind in "biuf" else None
     return float(value) if isinstance(value, (int, float)) else None

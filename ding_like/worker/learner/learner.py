@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 
-from ding_like.data import torchify, tree_map
+from ding_like.data import ArrayDict, torchify, tree_map
 from ding_like.utils import HOOK_REGISTRY
 from ding_like.worker.learner.hooks import POSITIONS, LearnerHook, LogHook, SaveHook
 
@@ -38,7 +39,8 @@ class Learner:
         self.envstep = 0
         self.last: dict[str, Any] = {}
         self._hooks: dict[str, list[LearnerHook]] = {position: [] for position in POSITIONS}
-        self.add_hook(LogHook(int(cfg.hook.log_show_after_iter)))
+        self.log_freq = int(cfg.hook.log_show_after_iter)
+        self.add_hook(LogHook(self.log_freq))
         if save is not None:
             self.add_hook(SaveHook(int(cfg.hook.save_ckpt_after_iter), save))
         for entry in cfg.hooks:
@@ -75,7 +77,7 @@ class Learner:
         """
         self.envstep = envstep
         self.call_hook("before_iter")
-        data = torchify(batch)
+        data = ArrayDict({k: _tensor(v) for k, v in batch.items()})
         if self._device.type != "cpu":
             data = tree_map(self._to_device, data)
         info = self._policy.forward(data)
@@ -92,6 +94,12 @@ class Learner:
         loss = info.get("total_loss")
         if loss is not None and not math.isfinite(float(loss)):
             raise FloatingPointError(
-                f"the loss is {float(loss)} at train_iter {self.train_iter}, env step {self.envstep}. The last checkpoint "
-                "is from before; try a smaller learning_rate, grad_clip_norm, or bounded rewards."
+                f"the loss is {float(loss)} at train_iter {self.train_iter}, env step {self.envstep}. The last "
+                "checkpoint is from before; try a smaller learning_rate, grad_clip_norm, or bounded rewards."
             )
+
+
+def _tensor(value: Any) -> Any:
+    if type(value) is np.ndarray and value.flags.writeable:
+        return torch.from_numpy(value)
+    return torchify(value)

@@ -42,9 +42,9 @@ class FinalTable:
 
     def patch(self, out: Any, rows: np.ndarray) -> None:
         """Overwrite those entries of `out [n]` whose flat row in `rows [n]` ended an episode."""
-        slots = self.slot.take(rows)
-        hit = np.flatnonzero(slots >= 0)
-        if hit.size:
+        slots = self.slot.take(rows, mode="wrap")
+        if slots.max() >= 0:
+            hit = (slots >= 0).nonzero()[0]
             chosen = slots[hit]
             tree_map(lambda to, value: to.__setitem__(hit, value.take(chosen, 0)), out, self._values)
 
@@ -151,11 +151,17 @@ class Ring:
                 self._finals.put((self._cursor + t) % self._rows * b + column, obs)
 
     def _push_flat(self, items: Any) -> int:
+        items = ArrayDict({k: v for k, v in items.items() if v is not None})
         n = len(tree_leaves(items)[0])
         if not self._fields:
-            self._allocate(tree_map(lambda a: np.asarray(a)[:, None], ArrayDict(items)))
+            self._allocate(tree_map(lambda a: np.asarray(a)[:, None], items))
+        if self.columns != 1 or self._finals is not None:
+            raise ValueError(
+                f"the replay buffer holds blocks of {self.columns} env columns, this push is a flat tree of {n} items; "
+                "_get_train_sample must return one of the two, always the same"
+            )
         for start in range(0, n, self._capacity):
-            part = tree_map(lambda a, s=start: np.asarray(a)[s : s + self._capacity, None], ArrayDict(items))
+            part = tree_map(lambda a, s=start: np.asarray(a)[s : s + self._capacity, None], items)
             rows = min(self._capacity, n - start)
             spans = self._spans(self._cursor, rows)
             for name, value in part.items():
@@ -178,7 +184,7 @@ class Ring:
         if link is not None:
             self._finals = FinalTable(*lead, tree_index(link.rows, (0, 0)))
             if link.hop is not None:
-                self._hop = np.ones(self._rows * self.columns, np.int16)
+                self._hop = np.ones(self._rows * self.columns, np.int64)
         self._view()
 
     def _view(self) -> None:
@@ -194,30 +200,22 @@ class Ring:
 
     # ------------------------------------------------------------------ reading
     def address(self, item: np.ndarray) -> np.ndarray:
-        """Flat row of the item of that age; 0 is the oldest."""
+        """Flat row of the item of that age (0 is the oldest), in place."""
         if self._filled < self._capacity or (self._look == 0 and self._cursor == 0):
             return item  # nothing was overwritten yet
-        first = (self._cursor - self._filled) % self._rows * self.columns
-        return (item + first) % (self._rows * self.columns)
+        item += (self._cursor - self._filled) % self._rows * self.columns
+        item %= self._rows * self.columns
+        return item
 
     def gather(self, address: np.ndarray) -> ArrayDict:
         """Items at flat rows `address [n]`, as fresh numpy fields `[n, ...]`, with `next_obs`."""
-        out = ArrayDict()
-        for name, value in self._flat.items():
-            out[name] = value.take(address, 0) if type(value) is np.ndarray else _take(value, address)
+        out = {name: _take(value, address) for name, value in self._flat.items()}
         if self._finals is not None:
-            b, total = self.columns, self._rows * self.columns
-            if self._hop is None:
-                end, following = address, address + b
-            else:
-                span = self._hop.take(address).astype(np.int64) * b
-                following = address + span
-                end = (following - b) % total
-            obs = self._flat["obs"]
-            following %= total
-            out["next_obs"] = obs.take(following, 0) if type(obs) is np.ndarray else _take(obs, following)
+            b = self.columns
+            end = address if self._hop is None else address + (self._hop.take(address) - 1) * b
+            out["next_obs"] = _take(self._flat["obs"], end + b)
             self._finals.patch(out["next_obs"], end)
-        return out
+        return ArrayDict(out)
 
     # ------------------------------------------------------------------ state
     def state_dict(self) -> dict:
@@ -258,4 +256,7 @@ def _write(field: Any, spans: list[tuple[int, int, slice]], value: Any) -> None:
 
 
 def _take(value: Any, address: np.ndarray) -> Any:
-    return tree_map(lambda a: a.take(address, 0), value)
+    """Rows at `address`, which may run past the end by less than one round."""
+    if type(value) is np.ndarray:
+        return value.take(address, 0, mode="wrap")
+    return tree_map(lambda a: a.take(address, 0, mode="wrap"), value)

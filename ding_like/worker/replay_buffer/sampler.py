@@ -15,7 +15,7 @@ class UniformSampler:
 
     def draw(self, n: int, count: int) -> np.ndarray:
         """`n` item ages in `[0, count)`."""
-        return self._rng.integers(0, count, n)
+        return (self._rng.random(n) * count).astype(np.int64)  # half the time of `integers`
 
     def state_dict(self) -> dict:
         """The generator's state."""

@@ -1,0 +1,222 @@
+"""From a config to components: defaults of every class, derived values, and what does not fit."""
+
+import copy
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from ding_like.config import ConfigError, join_config
+from ding_like.entry.build import Components, build, build_policy, eval_manager, full_config
+from ding_like.envs import EnvError
+from ding_like.model.template.q_learning import DQN
+from ding_like.policy.dqn import DQNPolicy
+from ding_like.utils import ENV_REGISTRY, POLICY_REGISTRY, UnknownNameError
+from ding_like.worker import Evaluator, Learner, Replay, SampleCollector
+from tests.envs.toys import AnySpace, Boom, Count
+from tests.helpers import tiny_config
+
+
+def test_the_full_config_holds_every_default_and_the_users_values():
+    cfg = full_config(tiny_config())
+    assert cfg.policy.learn.batch_size == 8 and cfg.policy.discount_factor == DQNPolicy.default_config().discount_factor
+    assert cfg.policy.learn.target_update_freq == 100 and cfg.policy.learn.loss == "huber"
+    assert cfg.policy.learn.learner.hook.save_ckpt_after_iter == Learner.config["hook"]["save_ckpt_after_iter"]
+    assert cfg.policy.collect.collector.type == SampleCollector.config["type"]
+    assert cfg.policy.eval.evaluator.keys() >= Evaluator.config.keys()
+    assert cfg.policy.other.replay_buffer.replay_buffer_size == 200
+    assert cfg.env.type == "CartPole-v1" and cfg.replay_buffer.type == "replay" and cfg.torch_threads == 1
+
+
+def test_one_value_in_two_places_is_one():
+    """n_evaluator_episode and stop_value may be given to the env or to the evaluator."""
+    main, create = tiny_config()
+    main["env"]["stop_value"] = 99
+    cfg = full_config((main, create))
+    assert (cfg.policy.eval.evaluator.n_episode, cfg.policy.eval.evaluator.stop_value) == (3, 99)
+    assert (cfg.policy.collect.env_num, cfg.policy.eval.env_num) == (2, 2)
+
+
+def test_sets_and_exp_name_come_last_and_the_input_stays():
+    pair = tiny_config()
+    before = copy.deepcopy(pair)
+    cfg = full_config(pair, sets=("policy.learn.batch_size=32", "env.collector_env_num=1"), exp_name="other")
+    assert (cfg.policy.learn.batch_size, cfg.env.collector_env_num, cfg.exp_name) == (32, 1, "other")
+    assert pair == before
+
+
+def test_a_full_config_is_a_config_again():
+    cfg = full_config(tiny_config())
+    assert full_config(cfg) == cfg
+
+
+def test_di_engines_command_suffix_means_the_policy():
+    main, create = tiny_config()
+    create["policy"]["type"] = "dqn_command"
+    assert full_config((main, create)).policy.type == "dqn"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        ("policy.learn.batch_sise", 3, "policy.learn.batch_sise: unknown key; did you mean policy.learn.batch_size?"),
+        ("policy.discont_factor", 0.9, "did you mean policy.discount_factor"),
+        ("policy.other.eps.tpye", "exp", "did you mean policy.other.eps.type"),
+        ("policy.batch_size", 3, "did you mean policy.learn.batch_size"),
+        ("policy.learn.learner.hook.log_show_after_itr", 3, "log_show_after_iter"),
+        ("env.colector_env_num", 3, "env.collector_env_num"),
+        ("env_manager.typ", "base", "env_manager.type"),
+        ("torch_thread", 3, "torch_threads"),
+        ("policy.learn.learning_rate", "1e-3", "policy.learn.learning_rate: got '1e-3', wanted a number"),
+        ("policy.learn.batch_size", 2.5, "policy.learn.batch_size: got 2.5, wanted an integer"),
+        ("policy.learn", 3, "policy.learn: got 3, wanted a section"),
+        ("policy.double", "yes", "policy.double: got 'yes', wanted true or false"),
+    ],
+)
+def test_wrong_keys_and_types_are_named_with_their_path(path, value, says):
+    """Case B56."""
+    cfg = join_config(*tiny_config())
+    *sections, key = path.split(".")
+    section = cfg
+    for name in sections:
+        section = section[name]
+    section[key] = value
+    with pytest.raises(ConfigError) as caught:
+        full_config(cfg)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ("policy", r"no policy is called 'dqm'.*Did you mean 'dqn'"),
+        ("env_manager", "no env_manager is called 'dqm'"),
+        ("replay_buffer", "no replay_buffer is called 'dqm'"),
+    ],
+)
+def test_unknown_components_are_named(section, says):
+    cfg = join_config(*tiny_config())
+    cfg.setdefault(section, {})["type"] = "dqm"
+    with pytest.raises(UnknownNameError, match=says):
+        full_config(cfg)
+
+
+def test_no_policy_is_told():
+    with pytest.raises(ConfigError, match=r"policy.type is missing; name a policy there"):
+        full_config(dict(env=dict(type="CartPole-v1")))
+
+
+def test_unknown_env_is_named_with_suggestions():
+    main, create = tiny_config()
+    create["env"]["type"] = "CartPol-v1"
+    with pytest.raises(UnknownNameError, match=r"no env is called 'CartPol-v1'.*'CartPole-v1'"):
+        build(full_config((main, create)), 0)
+
+
+def test_components_are_those_of_the_config():
+    parts = build(full_config(tiny_config()), 3)
+    assert isinstance(parts, Components) and isinstance(parts.policy, DQNPolicy) and isinstance(parts.store, Replay)
+    collect, evaluate = parts.managers
+    assert (collect.env_num, collect.role, collect.auto_reset, collect.seed_every_episode) == (
+        2,
+        "collect",
+        True,
+        False,
+    )
+    assert (evaluate.env_num, evaluate.role, evaluate.auto_reset, evaluate.seed_every_episode) == (
+        2,
+        "eval",
+        False,
+        True,
+    )
+    assert parts.evaluator.n_episode == 3 and parts.collector.n_sample == 8
+    net = parts.policy.get_model()
+    assert isinstance(net, DQN) and net.encoder.main[0].in_features == 4
+    parts.close()
+    with pytest.raises(EnvError, match="closed"):
+        collect.launch(0)
+
+
+@pytest.mark.parametrize(
+    ("space", "kind"),
+    [
+        (spaces.Box(-1, 1, (2,)), "Box"),
+        (spaces.MultiDiscrete([2, 3]), "MultiDiscrete"),
+        (spaces.MultiBinary(2), "MultiBinary"),
+    ],
+)
+def test_action_spaces_the_policy_cannot_serve_are_named(space, kind):
+    env = AnySpace(spaces.Box(-1, 1, (2,)), space)
+    with pytest.raises(ConfigError, match=rf"policy 'dqn' serves Discrete actions; env '.*' has {kind}"):
+        build(full_config(tiny_config()), 0, env_setting=env)
+
+
+def test_observation_spaces_that_cannot_be_batched_are_named():
+    env = AnySpace(spaces.Dict({"x": spaces.Text(5)}))
+    with pytest.raises(TypeError, match=r"obs\.x is a Text space"):
+        build(full_config(tiny_config()), 0, env_setting=env)
+
+
+@pytest.mark.parametrize("key", ["collector_env_num", "evaluator_env_num"])
+def test_no_env_column_is_refused(key):
+    cfg = full_config(tiny_config(), sets=(f"env.{key}=0",))
+    with pytest.raises(ConfigError, match=f"env.{key} is 0; wanted at least 1"):
+        build(cfg, 0)
+
+
+def test_envs_are_closed_when_a_later_part_fails():
+    closed = []
+
+    class Closes(Count):
+        def close(self):
+            closed.append(1)
+
+    cfg = full_config(tiny_config(), sets=("policy.nstep=0",))
+    with pytest.raises(ConfigError, match="nstep"):
+        build(cfg, 0, env_setting=Closes)
+    assert len(closed) == 4
+
+
+def test_an_env_that_fails_in_its_constructor_is_named():
+    with pytest.raises(EnvError, match=r"env '<lambda>', column 0 \(collect\): making it raised RuntimeError: boom-7"):
+        build(full_config(tiny_config()), 0, env_setting=lambda: Boom("init"))
+
+
+def test_a_policy_of_another_package_keeps_keys_of_its_own():
+    class Mine(DQNPolicy):
+        config = dict(mine=dict(a=1))
+
+    Mine.__module__ = "somewhere"
+    POLICY_REGISTRY.register("mine", Mine)
+    main, create = tiny_config(mine=dict(a=2), surprise=5)
+    create["policy"]["type"] = "mine"
+    cfg = full_config((main, create))
+    assert (cfg.policy.mine.a, cfg.policy.surprise) == (2, 5)
+    with pytest.raises(ConfigError, match="torch_thread"):
+        full_config((dict(main, torch_thread=1), create))
+
+
+def test_a_registered_env_brings_defaults_of_its_own():
+    class Sized(Count):
+        config = dict(size=4)
+
+        def __init__(self, cfg):
+            super().__init__(cfg.size)
+
+    ENV_REGISTRY.register("sized", Sized)
+    main, create = tiny_config()
+    create["env"]["type"] = "sized"
+    assert full_config((main, create)).env.size == 4
+    main["env"]["size"] = 6
+    manager = eval_manager(full_config((main, create)))
+    manager.launch(0)
+    steps = 0
+    while not manager.step(np.zeros(2, np.int64)).done.any():
+        steps += 1
+    assert steps == 5
+
+
+def test_a_policy_may_be_built_for_evaluation_alone():
+    cfg = full_config(tiny_config())
+    policy = build_policy(cfg, eval_manager(cfg), 0, fields=["eval"])
+    assert policy.eval_mode.forward(np.zeros((3, 4), np.float32))["action"].shape == (3,)
