@@ -7,13 +7,12 @@ from setuptools import find_packages, setup
 EXTRAS = {
     "box2d": ["gymnasium[box2d]", "pygame-ce"],
     "atari": ["ale-py>=0.9", "opencv-python-headless"],
-    "mujoco": ["mujoco>=2.1.5"],
     "minatar": ["minatar>=1.0.15"],
     "gym": ["gym==0.26.2"],
 }
 TOOLS = ["pytest", "hypothesis", "ruff", "mypy", "types-PyYAML", "psutil"]
 EXTRAS["test"] = TOOLS + EXTRAS["box2d"] + EXTRAS["atari"] + EXTRAS["minatar"] + EXTRAS["gym"]
-EXTRAS["all"] = sorted({req for name in ("box2d", "atari", "mujoco", "minatar", "gym") for req in EXTRAS[name]})
+EXTRAS["all"] = sorted({req for name in ("box2d", "atari", "minatar", "gym") for req in EXTRAS[name]})
 
 setup(
     name="ding_like",

@@ -2,8 +2,12 @@
 
 import pytest
 import torch
+from hypothesis import settings
 
 from ding_like.utils import REGISTRIES, log
+
+settings.register_profile("tests", deadline=None)  # a busy machine is no fault
+settings.load_profile("tests")
 
 TIERS = ("quick", "system", "learning", "long")
 

@@ -82,7 +82,6 @@ _IMPORTS = "name modules of your own in policy.import_names"
 _SECTIONS = ("env_manager", "collector", "evaluator", "learner", "replay_buffer")
 _SINGLE = "this policy trains on single transitions"
 OBSOLETE = (
-    Obsolete("seed", "the seed of a run is its -s, or the argument seed"),
     Obsolete("env.replay_path", "a run records no video", (None,)),
     Obsolete("env.manager.shared_memory", "an env manager chooses by itself how observations travel"),
     Obsolete("env.manager.reset_timeout", _NO_READER),

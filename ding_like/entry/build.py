@@ -21,7 +21,7 @@ from ding_like.config import (
     resolve_aliases,
 )
 from ding_like.envs import ENV_CONFIG
-from ding_like.envs.make import make_env_fns
+from ding_like.envs.make import env_builder, make_env_fns
 from ding_like.envs.spaces import model_shapes
 from ding_like.policy import Policy
 from ding_like.utils import (
@@ -35,6 +35,7 @@ from ding_like.worker import Evaluator, Learner, Replay, SampleCollector
 
 TOP_CONFIG: dict = dict(
     exp_name="experiment",  # folder of the run
+    seed=None,  # the run's seed where neither -s nor an argument gives one; total_config.yaml holds the one used
     torch_threads=1,  # threads of torch's kernels; small networks are fastest with one
     env_manager=dict(
         type="base",  # base steps the env columns in this process
@@ -92,6 +93,11 @@ def full_config(input_cfg: Any, sets: tuple[str, ...] | list[str] = (), exp_name
     if isinstance(env_type, str) and env_type in ENV_REGISTRY and not _ours(ENV_REGISTRY.get(env_type)):
         lenient.append("env")
     return fill_aliases(merge(defaults, user, lenient=lenient, owner="", elsewhere=_elsewhere))
+
+
+def check_names(cfg: CfgDict) -> None:
+    """Look up what a run would only look up on its way: the env. Raises UnknownNameError with suggestions."""
+    env_builder(cfg.env)
 
 
 def policy_class(user: Any) -> type[Policy]:
@@ -206,6 +212,7 @@ def _elsewhere(path: str) -> str | None:
         return None
     inner = path.removeprefix("policy.")
     for name in POLICY_REGISTRY.query():
-        if inner and get_path(POLICY_REGISTRY.get(name).default_config(), inner, None) is not None:
+        cls = POLICY_REGISTRY.get(name)
+        if _ours(cls) and get_path(cls.default_config(), inner, None) is not None:
             return f"it is a key of policy '{name}'"
     return None

@@ -135,7 +135,14 @@ def cli(
         raise click.UsageError(f"{missing} is missing; a run needs both, as in: ding -m serial -c FILE -s 0")
     run_options = {key: options[key] for key in _RUN_OPTIONS if options[key] is not None}
     _add_working_folder()
-    MODES[mode](config, seeds or (0,), sets, run_options)
+    MODES[mode](config, seeds or (_config_seed(config, sets),), sets, run_options)
+
+
+def _config_seed(config: str, sets: tuple[str, ...]) -> int:
+    """The seed a config names, as `total_config.yaml` of a run does; 0 where it names none."""
+    from ding_like.entry.build import full_config
+
+    return int(full_config(config, sets=sets).seed or 0)
 
 
 @cli.group("config")
@@ -159,10 +166,10 @@ def config_show(file: str, sets: tuple[str, ...]) -> None:
 @_SET
 def config_check(file: str, sets: tuple[str, ...]) -> None:
     """Check every key and value of FILE; exit code 0 if all are right."""
-    from ding_like.entry.build import full_config
+    from ding_like.entry.build import check_names, full_config
 
     _add_working_folder()
-    full_config(file, sets=sets)
+    check_names(full_config(file, sets=sets))
     click.echo(f"{file}: ok")
 
 

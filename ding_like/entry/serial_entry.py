@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from ding_like.config import CfgDict
 from ding_like.entry.build import Components, build, full_config
 from ding_like.entry.loop import SyncLoop
 from ding_like.entry.run_folder import RunFolder
@@ -56,6 +55,9 @@ def serial_pipeline(
     """
     cfg = full_config(input_cfg, sets, exp_name)
     setup_console()
+    if cfg.seed not in (None, seed):
+        get_logger().info(f"seed: the run takes {seed}, which it was called with; the config's {cfg.seed} is not used")
+    cfg.seed = seed
     with _torch_threads(int(cfg.torch_threads)):
         set_global_seed(seed)
         parts = build(cfg, seed, env_setting, model)
@@ -71,7 +73,7 @@ def serial_pipeline(
 def _run(parts: Components, folder: RunFolder, max_train_iter: int, max_env_step: int) -> None:
     cfg, start = parts.cfg, time.perf_counter()
     cfg.exp_name = str(folder.path)
-    folder.save_config(_saved_config(cfg, parts.seed))
+    folder.save_config(cfg)
     with Logger(folder.path) as logger, Progress(max_env_step, max_train_iter) as progress:
         learner: Learner
 
@@ -114,10 +116,6 @@ def _save_after(err: BaseException, save: Any) -> None:
         save("last")
     except CheckpointError as reason:
         get_logger().warning(f"after {type(err).__name__}: {reason}")
-
-
-def _saved_config(cfg: CfgDict, seed: int) -> CfgDict:
-    return CfgDict({**cfg, "seed": seed})
 
 
 def _load(parts: Components, path: str) -> None:

@@ -196,6 +196,12 @@ def test_a_policy_of_another_package_keeps_keys_of_its_own():
         full_config((dict(main, torch_thread=1), create))
 
 
+def test_a_registered_policy_of_any_kind_does_not_spoil_the_hint_for_a_wrong_key():
+    POLICY_REGISTRY.register("plain", type("Plain", (), {}))
+    with pytest.raises(ConfigError, match=r"policy.learn.zzzzzz: unknown key; keys here: "):
+        full_config(tiny_config(learn=dict(zzzzzz=1)))
+
+
 def test_a_registered_env_brings_defaults_of_its_own():
     class Sized(Count):
         config = dict(size=4)

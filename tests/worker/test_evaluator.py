@@ -129,6 +129,11 @@ def test_actions_are_the_deterministic_ones():
     assert env.actions == [1] * 12
 
 
+def test_a_return_that_is_not_finite_is_named_with_its_column():
+    with pytest.raises(FloatingPointError, match="return of evaluation env column 1 is not finite"):
+        evaluator(Spy(), Count(2), Count(3, reward=np.nan), n=2).evaluate()
+
+
 def test_stop_value_is_reached_from_it_on():
     ev = evaluator(Spy(), Count(2), n=1, stop_value=2)
     assert ev.reached(2.0) and ev.reached(3.0) and not ev.reached(1.99)

@@ -64,48 +64,73 @@ class MLP(nn.Sequential):
                 layers.append(make_activation(activation))
         super().__init__(*layers)
         self.output_size = sizes[-1]
-        self._plan: list[tuple[nn.Linear, Callable[[np.ndarray], None] | None]] | None = _numpy_plan(layers)
-        self._views: list[tuple] = []
+        self._plan = _numpy_plan(layers)
+        self._views: list[_View] = []
 
     def numpy_ready(self) -> bool:
-        """Whether `numpy_forward` computes what `forward` does: linear, ReLU or tanh, float32, on the CPU."""
+        """Whether `numpy_forward` computes what `forward` does: known layers in float32 on the CPU."""
         return self._plan is not None and all(
             p.device.type == "cpu" and p.dtype == torch.float32 for p in self.parameters()
         )
 
     def numpy_forward(self, x: np.ndarray) -> np.ndarray:
         """The forward `[B, in] -> [B, out]` on NumPy views of the parameters; the views follow in-place updates."""
-        for params, weight_at, bias_at, _, _, _ in self._views:
-            if params["weight"].data_ptr() != weight_at or params["bias"].data_ptr() != bias_at:
+        for view in self._views:
+            if view.moved():
                 self._views = []
                 break
         if not self._views:
-            self._views = [_view(linear._parameters, act) for linear, act in self._plan or ()]
-        for _, _, _, weight, bias, act in self._views:
-            x = x @ weight
-            x += bias
-            if act is not None:
-                act(x)
+            self._views = [_View(*layer) for layer in self._plan or ()]
+        for view in self._views:
+            x = x @ view.weight
+            x += view.bias
+            if view.scale is not None:
+                x -= x.mean(-1, keepdims=True)
+                x /= np.sqrt(np.einsum("bi,bi->b", x, x)[:, None] / x.shape[1] + view.eps)
+                x *= view.scale
+                x += view.shift
+            if view.act is not None:
+                view.act(x)
         return x
 
     def __getstate__(self) -> dict:
         return {**self.__dict__, "_views": []}  # views are of this object's memory; a copy makes its own
 
 
-def _view(params: dict, act: Callable | None) -> tuple:
-    """A layer's parameter table, where its parameters lie, NumPy views of them, and its activation."""
-    weight, bias = params["weight"], params["bias"]
-    return params, weight.data_ptr(), bias.data_ptr(), weight.detach().numpy().T, bias.detach().numpy(), act
+class _View:
+    """NumPy views of a linear layer, the LayerNorm behind it if there is one, and its activation."""
+
+    __slots__ = ("act", "bias", "eps", "owners", "scale", "shift", "weight")
+
+    def __init__(self, linear: nn.Linear, norm: nn.LayerNorm | None, act: Callable | None) -> None:
+        tables = [linear._parameters] + ([norm._parameters] if norm is not None else [])
+        self.owners = [(t, name, t[name].data_ptr()) for t in tables for name in ("weight", "bias")]  # type: ignore
+        self.weight, self.bias = linear.weight.detach().numpy().T, linear.bias.detach().numpy()
+        self.scale = self.shift = None
+        self.eps = 0.0
+        if norm is not None:
+            self.scale, self.shift, self.eps = norm.weight.detach().numpy(), norm.bias.detach().numpy(), norm.eps
+        self.act = act
+
+    def moved(self) -> bool:
+        """Whether a parameter lies elsewhere than when the views were made."""
+        for table, name, at in self.owners:  # noqa: SIM110 (a generator costs more than the loop it saves)
+            if table[name].data_ptr() != at:
+                return True
+        return False
 
 
 def _numpy_plan(layers: list[nn.Module]) -> list | None:
+    """(linear, norm, activation) for each linear layer; None where some layer has no NumPy form."""
     known: dict[type, Callable[[np.ndarray], None]] = {nn.ReLU: _relu, nn.Tanh: _tanh}
     plan: list = []
     for layer in layers:
         if isinstance(layer, nn.Linear):
-            plan.append((layer, None))
-        elif type(layer) in known and plan and plan[-1][1] is None:
-            plan[-1] = (plan[-1][0], known[type(layer)])
+            plan.append([layer, None, None])
+        elif isinstance(layer, nn.LayerNorm) and plan and plan[-1][1:] == [None, None]:
+            plan[-1][1] = layer
+        elif type(layer) in known and plan and plan[-1][2] is None:
+            plan[-1][2] = known[type(layer)]
         else:
             return None
     return plan

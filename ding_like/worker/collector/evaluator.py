@@ -42,7 +42,10 @@ class Evaluator:
 
     def evaluate(self) -> dict[str, Any]:
         """Run the episodes. Returns `eval_value` (mean return through the eval wrappers), `eval_value_raw` (before any
-        reward wrapper), `eval_value_std`, `eval_length`, `n_episode` and the list `returns`."""
+        reward wrapper), `eval_value_std`, `eval_length`, `n_episode` and the list `returns`.
+
+        Raises FloatingPointError naming the column whose return is not finite.
+        """
         env, columns = self._env, self._env.env_num
         quota = np.full(columns, self.n_episode // columns)
         quota[: self.n_episode % columns] += 1
@@ -65,6 +68,12 @@ class Evaluator:
                     self._policy.reset(again)
                 active = active[~np.isin(active, ended) | (quota[active] > 0)]
         returns = [episode["return_"] for episode in done]
+        bad = [episode["column"] for episode in done if not np.isfinite(episode["return_"])]
+        if bad:
+            raise FloatingPointError(
+                f"the return of evaluation env column {bad[0]} is not finite: a reward was NaN or infinite; "
+                "check the env"
+            )
         return {
             "eval_value": float(np.mean(returns)),
             "eval_value_raw": float(np.mean([episode["return_raw"] for episode in done])),

@@ -59,7 +59,7 @@ class SampleCollector:
 
         Args:
             sink: takes the items of each block (views into memory that the next block overwrites) and returns their
-                number. None joins them into one tree `[N, ...]`, which is returned (None where extras of before suffice).
+                number. None joins them into one tree `[N, ...]`, which is returned (None if extras of before suffice).
             random: uniformly random actions.
         """
         self.start()
