@@ -20,6 +20,7 @@ class RunningStatistics(nn.Module):
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("var", torch.ones(shape, dtype=torch.float64))
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self._scaling: tuple[Any, ...] = (None,)
         self.mean: torch.Tensor
         self.var: torch.Tensor
         self.count: torch.Tensor
@@ -35,9 +36,26 @@ class RunningStatistics(nn.Module):
         self.var.copy_(m2 / total)
         self.count.copy_(total)
 
+    def scaling(self, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
+        """`mean` and `1 / sqrt(var + eps)` in float32, computed once for each state of the statistics."""
+        key = (self.count.data_ptr(), self.count._version, eps)
+        if self._scaling[0] != key:
+            with torch.inference_mode(False):  # kept beyond this call, which may be an acting one
+                self._scaling = (key, self.mean.float(), torch.rsqrt(self.var + eps).float())
+        return self._scaling[1], self._scaling[2]
+
     def forward(self, x: torch.Tensor, eps: float, clip: float) -> torch.Tensor:
         """`(x - mean) / sqrt(var + eps)`, clipped to `[-clip, clip]`."""
-        return ((x - self.mean) / torch.sqrt(self.var + eps)).clamp(-clip, clip).float()
+        mean, scale = self.scaling(eps)
+        return ((x.float() - mean) * scale).clamp_(-clip, clip)
+
+    def numpy_forward(self, x: np.ndarray, eps: float, clip: float) -> np.ndarray:
+        """As `forward`, for statistics on the CPU."""
+        mean, scale = self.scaling(eps)
+        x = (x - mean.numpy()) * scale.numpy()
+        np.minimum(x, clip, out=x)
+        np.maximum(x, -clip, out=x)
+        return x
 
 
 class NormalizedModel(nn.Module):
@@ -64,6 +82,8 @@ class NormalizedModel(nn.Module):
 
     def normalize(self, obs: Any) -> Any:
         """The observation tree with its vector leaves normalised (torch)."""
+        if isinstance(obs, torch.Tensor):
+            return self.statistics[0](obs, self.eps, self.clip)
         paths = iter([path for path, _ in tree_paths(obs)])
 
         def leaf(x: torch.Tensor) -> torch.Tensor:
@@ -85,10 +105,10 @@ class NormalizedModel(nn.Module):
 
     def numpy_forward(self, x: np.ndarray) -> dict[str, np.ndarray]:
         """As `forward`, in NumPy."""
-        s = self.statistics[0]
-        scaled = (x - s.mean.numpy()) / np.sqrt(s.var.numpy() + self.eps)
+        if x.dtype != np.float32:
+            x = x.astype(np.float32)
         model: Any = self.model
-        return model.numpy_forward(scaled.clip(-self.clip, self.clip).astype(np.float32))
+        return model.numpy_forward(self.statistics[0].numpy_forward(x, self.eps, self.clip))
 
 
 def _vector_paths(spec: Any, prefix: str = "") -> dict[str, tuple[int, ...]]:

@@ -105,6 +105,31 @@ def test_statistics_are_in_the_state_dict_and_load():
     torch.testing.assert_close(a(x)["logit"], b(x)["logit"], rtol=0, atol=0)
 
 
+def test_acting_leaves_nothing_that_hinders_gradients_or_goes_stale():
+    model = NormalizedModel(Show(), 2)
+    model.update(np.array([[0.0, 10.0], [2.0, 30.0]]))
+    x = torch.tensor([[2.0, 15.0]], requires_grad=True)
+    with torch.inference_mode():
+        model(x.detach())
+    model(x)["seen"].sum().backward()
+    torch.testing.assert_close(x.grad, torch.tensor([[1.0, 0.1]]))
+    for change in (
+        lambda m: m.update(np.array([[1.0, 20.0]])),
+        lambda m: m.load_state_dict(NormalizedModel(Show(), 2).state_dict()),
+        lambda m: m.load_state_dict(fresh().state_dict(), assign=True),
+    ):
+        change(model)
+        wanted = NormalizedModel(Show(), 2)
+        wanted.load_state_dict(model.state_dict())
+        torch.testing.assert_close(model(x)["seen"], wanted(x)["seen"], rtol=0, atol=0)
+
+
+def fresh():
+    made = NormalizedModel(Show(), 2)
+    made.update(np.array([[5.0, 5.0], [6.0, 7.0]]))
+    return made
+
+
 @pytest.mark.parametrize("nstep", [1, 3])
 def test_a_policy_learns_the_statistics_of_what_it_collected_and_evaluation_leaves_them(nstep):
     """Case B54: every row counts once, before the next collect; evaluation changes nothing."""

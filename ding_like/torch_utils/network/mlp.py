@@ -103,8 +103,8 @@ class _View:
     __slots__ = ("act", "bias", "eps", "owners", "scale", "shift", "weight")
 
     def __init__(self, linear: nn.Linear, norm: nn.LayerNorm | None, act: Callable | None) -> None:
-        tables = [linear._parameters] + ([norm._parameters] if norm is not None else [])
-        self.owners = [(t, name, t[name].data_ptr()) for t in tables for name in ("weight", "bias")]  # type: ignore
+        tables: list[dict] = [linear._parameters] + ([norm._parameters] if norm is not None else [])
+        self.owners = [(t, name, t[name].data_ptr()) for t in tables for name in ("weight", "bias")]
         self.weight, self.bias = linear.weight.detach().numpy().T, linear.bias.detach().numpy()
         self.scale = self.shift = None
         self.eps = 0.0

@@ -12,6 +12,8 @@ from ding_like.data import ArrayDict, torchify, tree_map
 from ding_like.utils import HOOK_REGISTRY
 from ding_like.worker.learner.hooks import POSITIONS, LearnerHook, LogHook, SaveHook
 
+_FROM_NUMPY = {np.ndarray: torch.from_numpy}  # a store's arrays are fresh, so the short way serves; `torchify` the rest
+
 
 class Learner:
     """Counts and runs gradient steps.
@@ -34,6 +36,7 @@ class Learner:
     def __init__(self, cfg: Any, policy: Any, logger: Any = None, save: Any = None) -> None:
         self._policy = policy
         self._device = policy.get_attribute("device")
+        self._moves = self._device.type != "cpu"
         self.logger = logger
         self.train_iter = 0
         self.envstep = 0
@@ -77,8 +80,8 @@ class Learner:
         """
         self.envstep = envstep
         self.call_hook("before_iter")
-        data = ArrayDict({k: _tensor(v) for k, v in batch.items()})
-        if self._device.type != "cpu":
+        data = ArrayDict({k: _FROM_NUMPY.get(type(v), torchify)(v) for k, v in batch.items()})
+        if self._moves:
             data = tree_map(self._to_device, data)
         info = self._policy.forward(data)
         self._check(info)
@@ -97,9 +100,3 @@ class Learner:
                 f"the loss is {float(loss)} at train_iter {self.train_iter}, env step {self.envstep}. The last "
                 "checkpoint is from before; try a smaller learning_rate, grad_clip_norm, or bounded rewards."
             )
-
-
-def _tensor(value: Any) -> Any:
-    if type(value) is np.ndarray and value.flags.writeable:
-        return torch.from_numpy(value)
-    return torchify(value)
