@@ -25,7 +25,7 @@ setup(
     package_data={"ding_like": ["py.typed"]},
     python_requires=">=3.11",
     install_requires=[
-        "torch>=2.1",
+        "torch>=2.4",
         "numpy>=1.26",
         "gymnasium>=1.0",
         "easydict",

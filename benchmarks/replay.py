@@ -87,9 +87,7 @@ def main() -> None:
     rng, n = np.random.default_rng(1), options.size
     flat = {"obs": (n, 17), "next_obs": (n, 17), "action": (n, 6), "reward": (n,), "discount": (n,)}
     arrays = {name: rng.standard_normal(shape, dtype=np.float32) for name, shape in flat.items()}
-    index = iter(
-        np.resize(rng.integers(0, n, (4096, options.batch)), (10_000_000 // options.batch, options.batch))
-    )
+    index = iter(np.resize(rng.integers(0, n, (4096, options.batch)), (10_000_000 // options.batch, options.batch)))
 
     def take() -> list[np.ndarray]:
         rows = next(index)

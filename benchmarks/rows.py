@@ -30,9 +30,7 @@ def steps(columns: int, count: int) -> list[tuple]:
     for t in range(count):
         terminated = (np.arange(columns) * 7 + t) % EPISODE == 0
         flags = terminated, terminated, np.zeros(columns, bool)
-        timestep = EnvTimestep(
-            obs[t + 1], np.ones(columns, np.float32), flags[0], Infos([{}] * columns), *flags[1:]
-        )
+        timestep = EnvTimestep(obs[t + 1], np.ones(columns, np.float32), flags[0], Infos([{}] * columns), *flags[1:])
         row = {
             "obs": obs[t],
             "action": rng.integers(0, 2, columns),

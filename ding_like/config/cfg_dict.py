@@ -66,9 +66,7 @@ class CfgDict(dict[Any, Any]):
     def _absent(self, key: Any) -> str:
         names = [name for name in self if isinstance(name, str)]
         close = nearest(key, names) if isinstance(key, str) else None
-        hint = (
-            f", did you mean {close!r}?" if close else f"; its keys: {', '.join(map(repr, self)) or 'none'}"
-        )
+        hint = f", did you mean {close!r}?" if close else f"; its keys: {', '.join(map(repr, self)) or 'none'}"
         return f"config has no key {key!r}{hint}"
 
 

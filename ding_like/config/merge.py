@@ -85,9 +85,7 @@ class _Merge:
     elsewhere: Callable[[str], str | None] | None
     mistakes: list[str] = field(default_factory=list)
 
-    def section(
-        self, defaults: Mapping[Any, Any], user: Mapping[Any, Any], path: str, strict: bool
-    ) -> CfgDict:
+    def section(self, defaults: Mapping[Any, Any], user: Mapping[Any, Any], path: str, strict: bool) -> CfgDict:
         strict = strict and path not in self.lenient
         merged = CfgDict(copy.deepcopy(dict(dict_items(defaults))))
         for key, value in dict_items(user):

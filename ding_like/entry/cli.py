@@ -94,9 +94,7 @@ _SET = click.option(
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("-m", "--mode", type=click.Choice(list(MODES)), help="What to do with the config.")
 @click.option("-c", "--config", metavar="FILE", help="Config file (.py or .yaml).")
-@click.option(
-    "-s", "--seed", "seeds", type=int, multiple=True, help="May repeat: <exp_name>/seed_N each.  [0]"
-)
+@click.option("-s", "--seed", "seeds", type=int, multiple=True, help="May repeat: <exp_name>/seed_N each.  [0]")
 @click.option("--env-step", type=_Count(), help="Stop after this many env steps.")
 @click.option("--train-iter", type=_Count(), help="Stop after this many gradient steps.")
 @click.option("--exp-name", metavar="PATH", help="Folder of the run.")
@@ -105,12 +103,8 @@ _SET = click.option(
 @click.option(
     "--on-exists", type=click.Choice(["number", "error"]), help="If the folder exists: <exp_name>_1, or stop."
 )
-@click.option(
-    "-q", "--query", metavar="REGISTRY", callback=_print_names, is_eager=True, help=f"List names. {_KINDS}"
-)
-@click.option(
-    "-v", "--version", is_flag=True, callback=_print_version, is_eager=True, help="Show the version."
-)
+@click.option("-q", "--query", metavar="REGISTRY", callback=_print_names, is_eager=True, help=f"List names. {_KINDS}")
+@click.option("-v", "--version", is_flag=True, callback=_print_version, is_eager=True, help="Show the version.")
 @click.option("--debug", is_flag=True, help="Show the traceback of any error (also DING_DEBUG=1).")
 @click.pass_context
 def cli(
@@ -232,9 +226,7 @@ def main(argv: list[str] | None = None) -> int:
     setup_console()
     try:
         return cli.main(arguments, prog_name="ding", standalone_mode=False) or 0
-    except (
-        click.exceptions.Abort
-    ):  # what click makes of KeyboardInterrupt; the run has written its checkpoint
+    except click.exceptions.Abort:  # what click makes of KeyboardInterrupt; the run has written its checkpoint
         click.echo("Interrupted.", err=True)
         return INTERRUPTED
     except click.ClickException as error:

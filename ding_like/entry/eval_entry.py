@@ -9,6 +9,7 @@ from torch import nn
 from ding_like.config import ConfigError
 from ding_like.entry.build import build_evaluator, build_policy, eval_manager, full_config
 from ding_like.torch_utils.checkpoint import load_checkpoint, load_model_state
+from ding_like.torch_utils.mode import torch_threads
 from ding_like.utils.seed import set_global_seed
 
 
@@ -39,12 +40,13 @@ def eval(
     if n_episode is not None:
         cfg.policy.eval.evaluator.n_episode = n_episode
     set_global_seed(seed)
-    manager = eval_manager(cfg, env_setting)
-    try:
-        policy = build_policy(cfg, manager, seed, model, ["eval"])
-        if load_path is not None:
-            content = load_checkpoint(load_path, cfg.policy.type)
-            load_model_state(policy.get_model(), content["state"]["model"], load_path)
-        return build_evaluator(cfg, manager, policy, seed).evaluate()
-    finally:
-        manager.close()
+    with torch_threads(int(cfg.torch_threads)):
+        manager = eval_manager(cfg, env_setting)
+        try:
+            policy = build_policy(cfg, manager, seed, model, ["eval"])
+            if load_path is not None:
+                content = load_checkpoint(load_path, cfg.policy.type)
+                load_model_state(policy.get_model(), content["state"]["model"], load_path)
+            return build_evaluator(cfg, manager, policy, seed).evaluate()
+        finally:
+            manager.close()

@@ -84,10 +84,7 @@ def reference() -> str:
     """Return the whole reference as Markdown."""
     parts = [_HEADER]
     for source in SOURCES:
-        cells = [
-            [f"`{key.path}`", f"`{key.default}`" if key.default else "", key.meaning]
-            for key in keys_of(source)
-        ]
+        cells = [[f"`{key.path}`", f"`{key.default}`" if key.default else "", key.meaning] for key in keys_of(source)]
         rows = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in cells]
         table = ["key | default | meaning", "--- | --- | ---", *rows]
         parts.append("\n".join([f"## {source.title}", "", *(f"| {row} |" for row in table), ""]))
@@ -136,9 +133,7 @@ def _arguments(node: ast.ClassDef, source: Source) -> list[Key]:
     assert isinstance(init, ast.FunctionDef)
     meanings = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", ast.get_docstring(node) or "", re.MULTILINE))
     names = [argument.arg for argument in init.args.args[1:]]
-    defaults = [""] * (len(names) - len(init.args.defaults)) + [
-        ast.unparse(value) for value in init.args.defaults
-    ]
+    defaults = [""] * (len(names) - len(init.args.defaults)) + [ast.unparse(value) for value in init.args.defaults]
     return [
         Key(f"{source.section}.{name}", default, " ".join(meanings.get(name, "").split()).rstrip("."))
         for name, default in zip(names, defaults)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch import nn
 
 from ding_like.entry.build import Components, build, full_config
@@ -15,6 +12,7 @@ from ding_like.entry.loop import SyncLoop
 from ding_like.entry.run_folder import RunFolder
 from ding_like.policy import Policy
 from ding_like.torch_utils.checkpoint import CheckpointError, load_checkpoint, load_model_state, save_checkpoint
+from ding_like.torch_utils.mode import torch_threads
 from ding_like.utils.log import Logger, get_logger, setup_console
 from ding_like.utils.progress import Progress
 from ding_like.utils.seed import set_global_seed
@@ -58,7 +56,7 @@ def serial_pipeline(
     if cfg.seed not in (None, seed):
         get_logger().info(f"seed: the run takes {seed}, which it was called with; the config's {cfg.seed} is not used")
     cfg.seed = seed
-    with _torch_threads(int(cfg.torch_threads)):
+    with torch_threads(int(cfg.torch_threads)):
         set_global_seed(seed)
         parts = build(cfg, seed, env_setting, model)
         try:
@@ -125,13 +123,3 @@ def _load(parts: Components, path: str) -> None:
         parts.policy.learn_mode.load_state_dict(content["state"])
     except ValueError as err:
         raise CheckpointError(f"checkpoint {path} does not fit this config: {err}") from err
-
-
-@contextmanager
-def _torch_threads(threads: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

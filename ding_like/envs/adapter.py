@@ -23,9 +23,7 @@ def wrap_env(env: Any) -> gymnasium.Env:
 
     Raises TypeError when `env` has no `reset` and `step`.
     """
-    if isinstance(env, type) or not (
-        callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None))
-    ):
+    if isinstance(env, type) or not (callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None))):
         what = f"the class {env.__name__}" if isinstance(env, type) else f"a {type(env).__name__}"
         raise TypeError(f"the env is {what}; wanted an env instance with reset() and step(action)")
     if not _is_native(env):
@@ -84,9 +82,7 @@ class EnvAdapter(gymnasium.Env):
             self.env.reset()
             space = getattr(self.env, name, None)
         if space is None:
-            raise TypeError(
-                f"env {type(self.env).__name__} has no {name}, even after reset(); set it in __init__"
-            )
+            raise TypeError(f"env {type(self.env).__name__} has no {name}, even after reset(); set it in __init__")
         return space
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
@@ -118,9 +114,7 @@ class EnvAdapter(gymnasium.Env):
 
     def _split(self, result: Any) -> tuple[Any, dict]:
         pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
-        if pair and not (
-            isinstance(self.observation_space, spaces.Tuple) and self.observation_space.contains(result)
-        ):
+        if pair and not (isinstance(self.observation_space, spaces.Tuple) and self.observation_space.contains(result)):
             return result
         return result, {}
 
@@ -134,9 +128,7 @@ class EnvAdapter(gymnasium.Env):
             else:
                 result = (result.obs, result.reward, result.terminated, result.truncated, result.info)
         if not isinstance(result, tuple) or len(result) not in (4, 5):
-            raise TypeError(
-                f"step() returned {_describe(result)}; wanted (obs, reward, terminated, truncated, info)"
-            )
+            raise TypeError(f"step() returned {_describe(result)}; wanted (obs, reward, terminated, truncated, info)")
         if len(result) == 5:
             obs, reward, terminated, truncated, info = result
             return obs, _number(reward), bool(terminated), bool(truncated), info

@@ -76,16 +76,12 @@ def _check_spaces(env: gymnasium.Env) -> list[Finding]:
     findings = [Finding("ok", f"a model is told obs_shape={obs_shape}, action_shape={action_shape}")]
     action_space = env.action_space
     if isinstance(action_space, spaces.Box) and not action_space.is_bounded():
-        findings.append(
-            Finding("warning", "the action space has no bounds", "give the Box a finite low and high")
-        )
+        findings.append(Finding("warning", "the action space has no bounds", "give the Box a finite low and high"))
     for path, space in _leaves(env.observation_space, "obs"):
         shape = space.shape or ()
         if isinstance(space, spaces.Box) and len(shape) == 3 and shape[2] < min(shape[:2]):
             todo = "add 'channels_first' to env.wrappers"
-            findings.append(
-                Finding("warning", f"{path} is an image {list(shape)} with its channels last", todo)
-            )
+            findings.append(Finding("warning", f"{path} is an image {list(shape)} with its channels last", todo))
         if space.dtype == np.float64:
             findings.append(Finding("ok", f"{path} is float64 and will be kept as float32"))
     return findings
@@ -110,19 +106,13 @@ def _check_steps(env: gymnasium.Env, steps: int, seed: int, findings: list[Findi
     else:
         todo = "draw only from self.np_random, which reset(seed=seed) of gymnasium.Env seeds"
         findings.append(
-            Finding(
-                "warning", "the same seed and actions give different rollouts: runs will not repeat", todo
-            )
+            Finding("warning", "the same seed and actions give different rollouts: runs will not repeat", todo)
         )
     if first.ends:
         findings.append(Finding("ok", f"{first.ends} episodes ended within {steps} steps"))
     else:
-        findings.append(
-            Finding("warning", f"no episode ended within {steps} steps", "set env.max_episode_steps")
-        )
-    findings.append(
-        Finding("ok", f"{steps / second.seconds:,.0f} steps per second, resets and these checks included")
-    )
+        findings.append(Finding("warning", f"no episode ended within {steps} steps", "set env.max_episode_steps"))
+    findings.append(Finding("ok", f"{steps / second.seconds:,.0f} steps per second, resets and these checks included"))
 
 
 @dataclass
@@ -165,19 +155,13 @@ class _Rollout:
         leaves = tree_leaves(obs)
         self.trace += [np.asarray(leaf).tobytes() for leaf in leaves]
         if not all(np.isfinite(leaf).all() for leaf in leaves):
-            self._note(
-                "finite", "error", f"{call} returned NaN or infinity in the observation", "fix the env"
-            )
+            self._note("finite", "error", f"{call} returned NaN or infinity in the observation", "fix the env")
         elif not self.env.observation_space.contains(obs):
             todo = "widen low and high of the space, or clip"
-            self._note(
-                "bounds", "warning", f"{call} returned an observation outside the bounds of its space", todo
-            )
+            self._note("bounds", "warning", f"{call} returned an observation outside the bounds of its space", todo)
         arrays = [leaf for leaf in leaves if isinstance(leaf, np.ndarray)]
         if any(a is b for a, b in zip(arrays, self._last)):
-            self._note(
-                "alias", "ok", "the env returns one array object again and again; the env managers copy it"
-            )
+            self._note("alias", "ok", "the env returns one array object again and again; the env managers copy it")
         self._last = arrays
 
     def _see_rest(self, reward: Any, terminated: Any, truncated: Any, info: Any) -> None:

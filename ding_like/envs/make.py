@@ -135,9 +135,7 @@ def env_builder(env_cfg: Mapping[str, Any]) -> partial:
     kind, env_id = env_cfg.get("type"), env_cfg.get("env_id")
     if kind is None or kind in FAMILIES:
         if env_id is None:
-            raise ValueError(
-                f"env.type is {kind!r} and env.env_id is None; name a registered env or a Gymnasium id"
-            )
+            raise ValueError(f"env.type is {kind!r} and env.env_id is None; name a registered env or a Gymnasium id")
         kind = env_id
     elif env_id is not None and env_id != kind:
         _find_spec(kind)
@@ -175,9 +173,7 @@ def _import_provider(env_id: str, module: str, extra: str) -> None:
     try:
         package = importlib.import_module(module)
     except ModuleNotFoundError as err:
-        raise ImportError(
-            f"env '{env_id}' needs the package '{module}': pip install 'ding_like[{extra}]'"
-        ) from err
+        raise ImportError(f"env '{env_id}' needs the package '{module}': pip install 'ding_like[{extra}]'") from err
     finally:
         logging.disable(muted)
     if module == "minatar.gym" and "MinAtar/Breakout-v0" not in gymnasium.registry:
@@ -187,9 +183,7 @@ def _import_provider(env_id: str, module: str, extra: str) -> None:
 def _make_gymnasium(env_id: str, env_cfg: Mapping[str, Any]) -> gymnasium.Env:
     kwargs = dict(env_cfg.get("env_kwargs") or {})
     spec = _find_spec(env_id)
-    if spec.id.startswith("ALE/") and "atari" in [
-        wrapper_type(entry) for entry in env_cfg.get("wrappers") or ()
-    ]:
+    if spec.id.startswith("ALE/") and "atari" in [wrapper_type(entry) for entry in env_cfg.get("wrappers") or ()]:
         kwargs.setdefault("frameskip", 1)  # the wrapper skips frames itself
     # The managers reset before they step and check what comes back: Gymnasium's guards would do it again.
     changes: dict[str, Any] = {"order_enforce": False}

@@ -56,13 +56,9 @@ def _check_leaf(space: spaces.Space, path: str) -> None:
     kind = type(space).__name__
     if not isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         advice = UNSERVED.get(kind, "declare a Box, Discrete, MultiDiscrete or MultiBinary space")
-        raise TypeError(
-            f"{path} is a {kind} space, which cannot be batched; {advice.format(key=path.split('.')[-1])}"
-        )
+        raise TypeError(f"{path} is a {kind} space, which cannot be batched; {advice.format(key=path.split('.')[-1])}")
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim != 1:
-        raise TypeError(
-            f"{path} is a MultiDiscrete of shape {space.shape}; wanted one axis: flatten it in the env"
-        )
+        raise TypeError(f"{path} is a MultiDiscrete of shape {space.shape}; wanted one axis: flatten it in the env")
 
 
 def obs_spec(space: spaces.Space, path: str = "obs") -> Any:
@@ -83,9 +79,7 @@ def obs_spec(space: spaces.Space, path: str = "obs") -> Any:
         return {"@one_hot": [int(n) for n in space.nvec]}
     assert space.shape is not None
     if len(space.shape) == 0:
-        raise TypeError(
-            f"{path} is a {type(space).__name__} of shape (); wanted at least one axis: use shape (1,)"
-        )
+        raise TypeError(f"{path} is a {type(space).__name__} of shape (); wanted at least one axis: use shape (1,)")
     return int(space.shape[0]) if len(space.shape) == 1 else [int(n) for n in space.shape]
 
 
@@ -132,9 +126,7 @@ class LeafBatch:
 
     def wrong_shape(self, obs: Any) -> ValueError:
         """The error that says which shape was wanted."""
-        return ValueError(
-            f"{self.path} has shape {np.shape(obs)}; wanted {self.shape}, as its space {self.space} says"
-        )
+        return ValueError(f"{self.path} has shape {np.shape(obs)}; wanted {self.shape}, as its space {self.space} says")
 
     def check(self, obs: Any) -> None:
         """Raises ValueError or TypeError unless type, shape and kind of numbers are those of the space."""
@@ -143,9 +135,7 @@ class LeafBatch:
         scalar = self.shape == () and isinstance(obs, (int, float, np.generic))
         if not scalar and not isinstance(obs, np.ndarray):
             wanted = "a number" if self.shape == () else "a numpy array"
-            raise TypeError(
-                f"{self.path} is a {type(obs).__name__}; wanted {wanted} of its space {self.space}"
-            )
+            raise TypeError(f"{self.path} is a {type(obs).__name__}; wanted {wanted} of its space {self.space}")
         if np.shape(obs) != self.shape:
             raise self.wrong_shape(obs)
         got = np.asarray(obs).dtype
@@ -177,27 +167,19 @@ class NodeBatch:
     def check(self, obs: Any) -> None:
         """Raises ValueError or TypeError naming the entry that its space does not describe."""
         if self.is_dict and not isinstance(obs, dict):
-            raise TypeError(
-                f"{self.path} is a {type(obs).__name__}; wanted a dict with keys {list(self.parts)}"
-            )
+            raise TypeError(f"{self.path} is a {type(obs).__name__}; wanted a dict with keys {list(self.parts)}")
         if not self.is_dict and not (isinstance(obs, tuple) and len(obs) == len(self.parts)):
             size = f" of {len(obs)}" if isinstance(obs, tuple) else ""
-            raise TypeError(
-                f"{self.path} is a {type(obs).__name__}{size}; wanted a tuple of {len(self.parts)}"
-            )
+            raise TypeError(f"{self.path} is a {type(obs).__name__}{size}; wanted a tuple of {len(self.parts)}")
         if self.is_dict and obs.keys() != self.parts.keys():
-            raise ValueError(
-                f"{self.path} has the keys {list(obs)}; wanted {list(self.parts)}, as its space says"
-            )
+            raise ValueError(f"{self.path} has the keys {list(obs)}; wanted {list(self.parts)}, as its space says")
         for k, part in self.parts.items():
             part.check(obs[k])
 
 
 def obs_batch(space: spaces.Space, path: str = "obs") -> LeafBatch | NodeBatch:
     """How observations of `space` from B columns become one tree `[B, ...]`; raises as `obs_spec`."""
-    return (
-        NodeBatch(space, path) if isinstance(space, (spaces.Dict, spaces.Tuple)) else LeafBatch(space, path)
-    )
+    return NodeBatch(space, path) if isinstance(space, (spaces.Dict, spaces.Tuple)) else LeafBatch(space, path)
 
 
 def check_obs(space: spaces.Space, obs: Any) -> None:

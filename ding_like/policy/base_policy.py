@@ -7,7 +7,6 @@ A policy of your own overrides `config`, `default_model`, `_init_learn`, `_init_
 from __future__ import annotations
 
 import copy
-import inspect
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
@@ -17,16 +16,16 @@ import torch
 from torch import nn
 
 from ding_like.config.cfg_dict import CfgDict
-from ding_like.config.merge import check_value, deep_merge_defaults
+from ding_like.config.merge import deep_merge_defaults
 from ding_like.config.paths import ConfigError
 from ding_like.data import ArrayDict, Block, tree_index, tree_leaves, tree_map, tree_stack
+from ding_like.model.build import make_model
 from ding_like.model.normalizer import NormalizedModel
 from ding_like.model.wrapper.model_wrappers import ModelWrapper
 from ding_like.policy.common_utils import default_preprocess_learn
 from ding_like.rl_utils.adder import get_nstep_return_data
 from ding_like.rl_utils.exploration import get_epsilon_greedy_fn
 from ding_like.torch_utils.mode import has_train_mode
-from ding_like.utils import MODEL_REGISTRY, suggest
 from ding_like.utils.seed import ColumnNoise
 
 FIELDS = ("learn", "collect", "eval")
@@ -302,44 +301,13 @@ class Policy:
                 raise ConfigError(f"policy.{key} is {value}; wanted {wanted}")
 
     def _make_model(self) -> nn.Module:
-        kwargs = dict(copy.deepcopy(self._cfg.model))
-        name, modules = kwargs.pop("type", None), kwargs.pop("import_names", [])
-        if name is None:
-            name, modules = self.default_model()
-        cls = MODEL_REGISTRY.get(name, modules)
-        self._complete_model_args(name, cls, kwargs)
-        return cls(**kwargs)
+        return make_model(self._cfg.model, self.default_model, self._shapes)
 
     def _normalised(self, model: nn.Module) -> nn.Module:
         norm = self._cfg.norm_obs
         if not norm.use_norm or isinstance(model, NormalizedModel):
             return model
         return NormalizedModel(model, self._cfg.model.get("obs_shape") or self._shapes["obs_shape"], norm.clip)
-
-    def _complete_model_args(self, name: str, cls: Any, kwargs: dict[str, Any]) -> None:
-        """Check the model arguments against its constructor and add those that follow from the spaces."""
-        accepted = inspect.signature(cls).parameters
-        anything = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
-        for key, value in kwargs.items():
-            if key not in accepted and not anything:
-                raise ConfigError(
-                    f"policy.model.{key}: model '{name}' has no such argument.{suggest(key, accepted)} It takes "
-                    f"{', '.join(accepted)}."
-                )
-            if key in accepted and isinstance(accepted[key].default, (bool, int, float)):
-                kwargs[key] = check_value(value, accepted[key].default, f"policy.model.{key}")
-        for key, value in self._shapes.items():
-            if key not in accepted:
-                continue
-            given = kwargs.setdefault(key, value)
-            if cls.__module__.startswith("ding_like.") and _plain_shape(given) != _plain_shape(value):
-                raise ConfigError(
-                    f"policy.model.{key} is {given!r}, the env's space gives {value!r}; leave the key out to have it "
-                    "derived"
-                )
-        missing = [k for k, p in accepted.items() if p.default is p.empty and k not in kwargs and p.kind < 2]
-        if missing:
-            raise ConfigError(f"policy.model lacks {', '.join(missing)}, which model '{name}' needs")
 
     def _to_model(self, obs: Any) -> Any:
         """Observations (numpy) as tensors on the model's device."""
@@ -383,13 +351,6 @@ class Policy:
 
 def _epsilon_schedule(eps: Any) -> Callable[[int], float] | None:
     return None if eps is None else get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
-
-
-def _plain_shape(shape: Any) -> Any:
-    """`[4]`, `(4,)` and `4` are one shape."""
-    if isinstance(shape, (list, tuple)):
-        return shape[0] if len(shape) == 1 else list(shape)
-    return shape
 
 
 def _to_numpy(x: Any) -> Any:

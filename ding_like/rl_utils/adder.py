@@ -71,9 +71,7 @@ def get_nstep_return_data(
         return arrays(data, nstep, cum_reward, gamma, value_gamma)
     if isinstance(data, Sequence) or hasattr(data, "popleft"):
         return _nstep_list(list(data), nstep, cum_reward, gamma, value_gamma)
-    raise TypeError(
-        f"n-step data is a {type(data).__name__}; wanted an ArrayDict, a Block or a list of dictionaries"
-    )
+    raise TypeError(f"n-step data is a {type(data).__name__}; wanted an ArrayDict, a Block or a list of dictionaries")
 
 
 def _nstep_block(block: Any, nstep: int, cum_reward: bool, gamma: float, value_gamma: float | None) -> Block:
@@ -92,9 +90,7 @@ def _nstep_block(block: Any, nstep: int, cum_reward: bool, gamma: float, value_g
     return Block(fields, starts, link if link is None else link.with_hop(hop))
 
 
-def _nstep_arrays(
-    data: Any, nstep: int, cum_reward: bool, gamma: float, value_gamma: float | None
-) -> ArrayDict:
+def _nstep_arrays(data: Any, nstep: int, cum_reward: bool, gamma: float, value_gamma: float | None) -> ArrayDict:
     reward = data["reward"]
     made, hop = _nstep_fields(data, len(reward), nstep, cum_reward, gamma, value_gamma)
     if hop is not None:

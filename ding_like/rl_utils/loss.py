@@ -36,9 +36,7 @@ def masked_mean(x: Tensor, mask: Tensor | None = None, weight: Tensor | None = N
     """
     if weight is not None:
         if torch.broadcast_shapes(x.shape, weight.shape) != x.shape:
-            raise ValueError(
-                f"weight has shape {tuple(weight.shape)}; it must broadcast to x, {tuple(x.shape)}"
-            )
+            raise ValueError(f"weight has shape {tuple(weight.shape)}; it must broadcast to x, {tuple(x.shape)}")
         x = select(x, mask) * select(weight.expand(x.shape), mask)
     else:
         x = select(x, mask)

@@ -21,9 +21,7 @@ __all__ = [
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
 
-q_1step_td_data = namedtuple(
-    "q_1step_td_data", ["q", "next_q", "act", "next_act", "reward", "done", "weight"]
-)
+q_1step_td_data = namedtuple("q_1step_td_data", ["q", "next_q", "act", "next_act", "reward", "done", "weight"])
 q_nstep_td_data = namedtuple(
     "q_nstep_td_data", ["q", "next_n_q", "action", "next_n_action", "reward", "done", "weight"]
 )
@@ -115,6 +113,4 @@ def _same_shape(wanted: torch.Size, **given: torch.Size) -> None:
     """Equal shapes are asked for because `[B, 1]` against `[B]` would broadcast to `[B, B]` unseen."""
     for name, shape in given.items():
         if shape != wanted:
-            raise ValueError(
-                f"{name} has shape {tuple(shape)}; `action` makes {tuple(wanted)} the wanted one"
-            )
+            raise ValueError(f"{name} has shape {tuple(shape)}; `action` makes {tuple(wanted)} the wanted one")

@@ -54,9 +54,7 @@ def get_train_sample(
         return _window_arrays(data, plan, null_transition)
     if isinstance(data, Sequence) or hasattr(data, "popleft"):
         return _window_list(list(data), plan, null_transition)
-    raise TypeError(
-        f"windows of a {type(data).__name__}; wanted an ArrayDict, a Block or a list of dictionaries"
-    )
+    raise TypeError(f"windows of a {type(data).__name__}; wanted an ArrayDict, a Block or a list of dictionaries")
 
 
 class _Plan:
@@ -84,19 +82,13 @@ def _checked_plan(unroll_len: int, last_fn_type: str, burnin: int, stride: int |
     if last_fn_type not in LAST_FN_TYPES:
         raise ValueError(f"last_fn_type is {last_fn_type!r}; choose one of {', '.join(LAST_FN_TYPES)}")
     if unroll_len < 1 or burnin < 0 or tail < 0:
-        raise ValueError(
-            f"unroll_len is {unroll_len}, burnin {burnin}, tail {tail}; wanted at least 1, 0 and 0"
-        )
+        raise ValueError(f"unroll_len is {unroll_len}, burnin {burnin}, tail {tail}; wanted at least 1, 0 and 0")
     if unroll_len <= tail:
-        raise ValueError(
-            f"unroll_len is {unroll_len} and tail {tail}: no step would train; make unroll_len larger"
-        )
+        raise ValueError(f"unroll_len is {unroll_len} and tail {tail}: no step would train; make unroll_len larger")
     span = unroll_len - tail
     step = span if stride is None else stride
     if not 1 <= step <= span:
-        raise ValueError(
-            f"stride is {step}; wanted 1 to unroll_len - tail = {span}, or steps would never train"
-        )
+        raise ValueError(f"stride is {step}; wanted 1 to unroll_len - tail = {span}, or steps would never train")
     return _Plan(span, step, burnin + unroll_len, burnin, last_fn_type)
 
 
@@ -110,9 +102,7 @@ def episode_ends(data: Any) -> Any:
     elif "terminated" in data:
         done = data["terminated"] | data["truncated"] if "truncated" in data else data["terminated"]
     else:
-        raise KeyError(
-            f"neither 'done' nor 'terminated' among {list(data.keys())}: one says where episodes end"
-        )
+        raise KeyError(f"neither 'done' nor 'terminated' among {list(data.keys())}: one says where episodes end")
     return done if done.dtype in (np.bool_, torch.bool) else done != 0
 
 
@@ -195,9 +185,7 @@ def _window_list(steps: list, plan: _Plan, null_transition: dict | None) -> list
         window = []
         for slot in slots:
             real = bool(0 <= slot < len(steps))
-            step = (
-                steps[slot] if real else _null_step(steps[0 if slot < 0 else -1], slot > 0, null_transition)
-            )
+            step = steps[slot] if real else _null_step(steps[0 if slot < 0 else -1], slot > 0, null_transition)
             window.append({**step, "null": not real, "mask": float(real)})
         samples.append(lists_to_dicts(window, keep=("prev_state",)))
     return samples

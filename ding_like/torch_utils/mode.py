@@ -1,7 +1,11 @@
-"""Whether train and eval mode differ for a network."""
+"""How torch runs: threads, and whether train and eval mode differ for a network."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
@@ -18,3 +22,14 @@ def has_train_mode(model: nn.Module) -> bool:
     return any(
         isinstance(m, MODAL) or type(m).__module__.split(".")[0] not in ("torch", "ding_like") for m in model.modules()
     )
+
+
+@contextmanager
+def torch_threads(threads: int) -> Iterator[None]:
+    """That many threads for torch's kernels inside the block; small networks are fastest with one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -17,7 +17,7 @@ def _words(seed: int, role: str, *index: int) -> np.random.SeedSequence:
 
 
 def episode_seed(seed: int, role: str, column: int, episode: int) -> int:
-    """The seed of the `episode`-th episode of env column `column`; distinct for distinct arguments, 31 bits."""
+    """The seed of the `episode`-th episode of env column `column`, 31 bits hashed from all arguments."""
     return int(_words(seed, f"env/{role}", column, episode).generate_state(1)[0] >> 1)
 
 

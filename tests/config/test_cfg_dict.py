@@ -71,9 +71,7 @@ def test_dict_methods_wrap_too():
 
 
 def test_to_plain_leaves_only_yaml_types_and_shares_nothing():
-    source = EasyDict(
-        a=(1, np.float64(0.5)), b={"c": np.arange(3), "d": np.bool_(True)}, e=Path("x/y"), f=None
-    )
+    source = EasyDict(a=(1, np.float64(0.5)), b={"c": np.arange(3), "d": np.bool_(True)}, e=Path("x/y"), f=None)
     plain = to_plain(CfgDict(source))
     assert plain == {"a": [1, 0.5], "b": {"c": [0, 1, 2], "d": True}, "e": "x/y", "f": None}
     assert [type(x) for x in plain["a"]] == [int, float]

@@ -60,9 +60,7 @@ def _merged(path, value):
 )
 def test_an_unknown_key_raises_with_its_path_and_the_nearest_key(path, wanted):
     """B56: a misspelt setting, also at the wrong depth, is an error that names the right one."""
-    with pytest.raises(
-        ConfigError, match=rf"^{re.escape(path)}: unknown key; did you mean {re.escape(wanted)}\?$"
-    ):
+    with pytest.raises(ConfigError, match=rf"^{re.escape(path)}: unknown key; did you mean {re.escape(wanted)}\?$"):
         merge(DEFAULTS, _user(path, 1))
 
 
@@ -90,9 +88,7 @@ def test_all_mistakes_are_told_at_once():
 
 
 def test_a_path_puts_the_section_in_its_place_for_messages():
-    with pytest.raises(
-        ConfigError, match=r"policy.batch_size: unknown key; did you mean policy.learn.batch_size\?"
-    ):
+    with pytest.raises(ConfigError, match=r"policy.batch_size: unknown key; did you mean policy.learn.batch_size\?"):
         merge(DEFAULTS["policy"], {"batch_size": 1}, path="policy")
 
 
@@ -109,9 +105,7 @@ def test_an_outside_class_keeps_unknown_keys_and_says_so_once(caplog, how):
 
 
 def test_a_lenient_section_leaves_the_others_strict():
-    with pytest.raises(
-        ConfigError, match=r"env.collector_num: unknown key; did you mean env.collector_env_num"
-    ):
+    with pytest.raises(ConfigError, match=r"env.collector_num: unknown key; did you mean env.collector_env_num"):
         merge(DEFAULTS, {"env": {"collector_num": 1}}, lenient=["policy"])
 
 

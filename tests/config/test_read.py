@@ -74,9 +74,7 @@ def test_split_is_the_inverse_of_join():
 
 
 def test_a_path_with_different_values_in_main_and_create_raises():
-    with pytest.raises(
-        ConfigError, match=r"policy.type: main_config says 'sac', create_config 'dqn'; keep one"
-    ):
+    with pytest.raises(ConfigError, match=r"policy.type: main_config says 'sac', create_config 'dqn'; keep one"):
         read_config(({"policy": {"type": "sac"}}, CREATE))
     assert read_config(({"policy": {"type": "dqn"}}, CREATE))[1].policy.type == "dqn"
 

@@ -43,7 +43,5 @@ def test_a_saved_config_loads_equal_with_plain_types(tmp_path):
 def test_an_object_no_file_can_hold_is_said_and_refuses_to_load(tmp_path, caplog):
     save_config({"env": {"env_kwargs": {"reward_fn": max}}, "a": 1}, tmp_path / "c.yaml")
     assert "env.env_kwargs.reward_fn: <built-in function max> cannot be written" in caplog.text
-    with pytest.raises(
-        ConfigError, match=r"line 3: the run that wrote this was given <built-in function max>"
-    ):
+    with pytest.raises(ConfigError, match=r"line 3: the run that wrote this was given <built-in function max>"):
         load_config(tmp_path / "c.yaml")

@@ -27,14 +27,10 @@ def test_equal_values_in_both_places_are_fine_and_different_ones_raise_naming_bo
     both = {"env": {"collector_env_num": 4}, "policy": {"collect": {"env_num": 4}}}
     assert resolve_aliases(both, DEFAULTS) == {"env": {"collector_env_num": 4}}
     both["policy"]["collect"]["env_num"] = 5
-    with pytest.raises(
-        ConfigError, match=r"policy.collect.env_num is 5 but env.collector_env_num is 4; .* keep one"
-    ):
+    with pytest.raises(ConfigError, match=r"policy.collect.env_num is 5 but env.collector_env_num is 4; .* keep one"):
         resolve_aliases(both, DEFAULTS)
     two = {"policy": {"learn": {"discount_factor": 0.9}, "collect": {"discount_factor": 0.8}}}
-    with pytest.raises(
-        ConfigError, match=r"policy.learn.discount_factor is 0.9 but policy.collect.discount_factor is"
-    ):
+    with pytest.raises(ConfigError, match=r"policy.learn.discount_factor is 0.9 but policy.collect.discount_factor is"):
         resolve_aliases(two, DEFAULTS)
 
 

@@ -86,11 +86,7 @@ _scalars = (
 )
 
 
-@given(
-    st.recursive(
-        _scalars, lambda x: st.lists(x) | st.dictionaries(st.text() | st.integers(), x), max_leaves=8
-    )
-)
+@given(st.recursive(_scalars, lambda x: st.lists(x) | st.dictionaries(st.text() | st.integers(), x), max_leaves=8))
 def test_dump_then_parse_gives_the_same_value_and_types(value):
     got = parse_yaml(dump_yaml(value))
     assert repr(got) == repr(value)

@@ -24,9 +24,7 @@ def block(ends: np.ndarray, starts: int | None = None) -> tuple[Block, np.ndarra
 
 
 flags = st.tuples(st.integers(1, 6), st.integers(1, 3)).flatmap(
-    lambda s: st.lists(st.booleans(), min_size=s[0] * s[1], max_size=s[0] * s[1]).map(
-        lambda b: np.reshape(b, s)
-    )
+    lambda s: st.lists(st.booleans(), min_size=s[0] * s[1], max_size=s[0] * s[1]).map(lambda b: np.reshape(b, s))
 )
 
 

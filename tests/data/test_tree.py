@@ -50,9 +50,7 @@ def test_paths_are_dotted_and_name_tuple_fields():
     assert [path for path, _ in tree_paths(mixed())] == ["a", "b.c", "d.left", "e.0", "e.1"]
 
 
-@pytest.mark.parametrize(
-    "key", [1, slice(1, 3), [2, 0], np.array([True, False, True]), (slice(None), 0), (1, 1)]
-)
+@pytest.mark.parametrize("key", [1, slice(1, 3), [2, 0], np.array([True, False, True]), (slice(None), 0), (1, 1)])
 def test_index_equals_indexing_each_leaf(key):
     for leaf, whole in zip(tree_leaves(tree_index(mixed(), key)), tree_leaves(mixed())):
         np.testing.assert_array_equal(leaf, whole[key])

@@ -22,9 +22,7 @@ def _clean(monkeypatch):
 def runs(monkeypatch):
     """What the command line asked the serial pipeline for; nothing is trained."""
     calls = []
-    monkeypatch.setattr(
-        serial_entry, "serial_pipeline", lambda config, **options: calls.append((config, options))
-    )
+    monkeypatch.setattr(serial_entry, "serial_pipeline", lambda config, **options: calls.append((config, options)))
     return calls
 
 
@@ -54,9 +52,7 @@ def test_every_option_reaches_the_pipeline(runs):
 def test_each_of_several_seeds_gets_a_folder_below_the_runs_own(runs, monkeypatch):
     assert _main("-m serial -c x.py -s 3 -s 5 --exp-name e") == 0
     assert [(o["seed"], o["exp_name"]) for _, o in runs] == [(3, "e/seed_3"), (5, "e/seed_5")]
-    monkeypatch.setattr(
-        build, "full_config", lambda config, sets: ding_like.config.CfgDict(exp_name="from_file")
-    )
+    monkeypatch.setattr(build, "full_config", lambda config, sets: ding_like.config.CfgDict(exp_name="from_file"))
     assert _main("-m serial -c x.py -s 0 -s 1") == 0
     assert [o["exp_name"] for _, o in runs[2:]] == ["from_file/seed_0", "from_file/seed_1"]
 
@@ -96,9 +92,7 @@ def test_wrong_usage_says_what_is_wrong_and_exits_with_2(runs, capsys, argv, mes
     assert runs == []
 
 
-@pytest.mark.parametrize(
-    "error", [ConfigError("policy.x: unknown key"), RunFolderError("run folder e exists")]
-)
+@pytest.mark.parametrize("error", [ConfigError("policy.x: unknown key"), RunFolderError("run folder e exists")])
 def test_a_users_mistake_is_one_line_and_exit_1(monkeypatch, capsys, error):
     _fails_with(monkeypatch, error)
     assert cli.main(["-m", "serial", "-c", "x.py"]) == 1

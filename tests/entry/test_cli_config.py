@@ -178,9 +178,7 @@ def test_every_key_of_every_class_has_its_meaning_beside_it(source):
 
 def test_the_reference_in_the_docs_is_up_to_date(capsys, tmp_path):
     committed = Path(ding_like.__file__).parents[1] / "docs" / "config_reference.md"
-    assert committed.read_text(encoding="utf-8") == reference(), "run: ding config reference --write " + str(
-        committed
-    )
+    assert committed.read_text(encoding="utf-8") == reference(), "run: ding config reference --write " + str(committed)
     assert cli.main(["config", "reference"]) == 0
     assert capsys.readouterr().out == reference()
     assert cli.main(["config", "reference", "--write", str(tmp_path / "r.md")]) == 0

@@ -67,9 +67,7 @@ def test_a_run_leaves_its_folder_and_can_be_evaluated_and_run_again(folder, caps
 
 
 def test_ctrl_c_writes_a_checkpoint_and_the_result_and_exits_with_130(folder):
-    run = subprocess.Popen(
-        [*DING, "-m", "serial", "-c", "c.yaml"], env=ENV, stderr=subprocess.PIPE, text=True
-    )
+    run = subprocess.Popen([*DING, "-m", "serial", "-c", "c.yaml"], env=ENV, stderr=subprocess.PIPE, text=True)
     metrics, deadline = folder / "run" / "metrics.jsonl", time.monotonic() + 40
     while not metrics.exists() or metrics.read_text().count("\n") < 3:
         assert run.poll() is None, run.stderr.read()

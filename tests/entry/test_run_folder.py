@@ -60,9 +60,7 @@ def test_the_result_has_every_key_and_replaces_the_old_one_whole(tmp_path):
 
 
 def test_a_result_without_an_evaluation_is_valid_json(tmp_path):
-    path = RunFolder(tmp_path / "run").save_result(
-        **{**RESULT, "eval_value": None, "eval_value_raw": math.nan}
-    )
+    path = RunFolder(tmp_path / "run").save_result(**{**RESULT, "eval_value": None, "eval_value_raw": math.nan})
     text = path.read_text()
     assert "NaN" not in text
     assert json.loads(text)["eval_value"] is None
@@ -86,9 +84,7 @@ def test_an_unknown_on_exists_raises(tmp_path):
 
 def test_a_place_that_cannot_be_written_is_named_with_the_cause(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(
-        RunFolderError, match=r"run folder .*run cannot be written: .*; give the run another exp_name"
-    ):
+    with pytest.raises(RunFolderError, match=r"run folder .*run cannot be written: .*; give the run another exp_name"):
         RunFolder(tmp_path / "file" / "run")
     folder = RunFolder(tmp_path / "run")
     (folder.path / "result.json").mkdir()

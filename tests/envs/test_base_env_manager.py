@@ -102,9 +102,7 @@ SPACES = [
     spaces.Discrete(5),
     spaces.MultiDiscrete([2, 3]),
     spaces.MultiBinary(4),
-    spaces.Dict(
-        {"x": spaces.Box(-1, 1, (2,)), "y": spaces.Tuple((spaces.Discrete(2), spaces.MultiBinary(2)))}
-    ),
+    spaces.Dict({"x": spaces.Box(-1, 1, (2,)), "y": spaces.Tuple((spaces.Discrete(2), spaces.MultiBinary(2)))}),
     spaces.Tuple((spaces.Box(-1, 1, (2,)), spaces.Discrete(3))),
 ]
 
@@ -277,9 +275,7 @@ def test_stepping_some_columns_in_any_order(kind):
     m = manager(kind(9), kind(2), kind(9))
     kept = m.ready_obs
     ts = m.step(np.zeros(2, int), columns=np.array([2, 1]))
-    read = (
-        (lambda obs: obs["a"]["b"][:, 0].tolist()) if kind is CountDict else (lambda obs: obs[:, 0].tolist())
-    )
+    read = (lambda obs: obs["a"]["b"][:, 0].tolist()) if kind is CountDict else (lambda obs: obs[:, 0].tolist())
     assert read(ts.obs) == [1.0, 1.0] and read(m.ready_obs) == [0.0, 1.0, 1.0] and read(kept) == [0.0] * 3
     ts = m.step(np.zeros(2, int), columns=[2, 1])
     assert read(ts.obs) == [2.0, 2.0] and ts.done.tolist() == [False, True]

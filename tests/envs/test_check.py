@@ -23,9 +23,7 @@ def test_env_kwargs_and_old_envs_are_served():
     assert findings(lambda: OldCount(3), "error") == []
 
 
-@pytest.mark.parametrize(
-    "where, words", [("init", "making it"), ("reset", "reset"), ("step", "step(action)")]
-)
+@pytest.mark.parametrize("where, words", [("init", "making it"), ("reset", "reset"), ("step", "step(action)")])
 def test_exception_is_an_error_that_names_the_call(where, words):
     (found,) = findings(lambda: Boom(where), "error")
     assert words in found and "boom-7" in found

@@ -35,9 +35,7 @@ def test_frame_stack_is_filled_at_reset_and_then_shifts():
         [2, 3, 4],
         [0] * 3,
     ]
-    assert all(
-        env.observation_space.contains(o) and o.dtype == np.uint8 and o.shape == (3, 2, 3) for o in obs
-    )
+    assert all(env.observation_space.contains(o) and o.dtype == np.uint8 and o.shape == (3, 2, 3) for o in obs)
 
 
 def test_frame_stack_of_vectors_and_of_channels_first_images():
@@ -66,9 +64,7 @@ def test_channels_first_moves_the_last_axis():
     assert np.array_equal(obs[2], image[:, :, 2])
 
 
-@pytest.mark.parametrize(
-    "kwargs, keys", [({"keep": ["t"]}, ["t"]), ({"drop": ["t"]}, ["a"]), ({"drop": "t"}, ["a"])]
-)
+@pytest.mark.parametrize("kwargs, keys", [({"keep": ["t"]}, ["t"]), ({"drop": ["t"]}, ["a"]), ({"drop": "t"}, ["a"])])
 def test_select_obs_keeps_and_drops_keys(kwargs, keys):
     env = wrap(CountDict(), dict(type="select_obs", **kwargs))
     obs, _ = env.reset()
@@ -293,9 +289,7 @@ def test_atari_score_is_raw_and_whole_games_in_evaluation():
     """Case B60: life-loss and reward-clip wrappers on the training env do not reach the raw score."""
     pytest.importorskip("ale_py")
     wrappers = [dict(type="atari", noop_max=0), "episodic_life", "reward_clip", dict(type="frame_stack", n=4)]
-    m = BaseEnvManager(
-        make_env_fns({"type": "ALE/SpaceInvaders-v5", "wrappers": wrappers}, 1, "eval"), role="eval"
-    )
+    m = BaseEnvManager(make_env_fns({"type": "ALE/SpaceInvaders-v5", "wrappers": wrappers}, 1, "eval"), role="eval")
     assert m.launch(0).shape == (1, 4, 84, 84) and m.ready_obs.dtype == np.uint8
     rng = np.random.default_rng(0)
     while not m.finished:

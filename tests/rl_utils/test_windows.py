@@ -18,18 +18,14 @@ NULL = -1
 
 def steps(length: int) -> list[dict]:
     """The guide's x_1 ... x_L, the last not done."""
-    return [
-        dict(obs=float(t), next_obs=t + 1.0, action=t, reward=1.0, done=False) for t in range(1, length + 1)
-    ]
+    return [dict(obs=float(t), next_obs=t + 1.0, action=t, reward=1.0, done=False) for t in range(1, length + 1)]
 
 
 def arrays(ends, x=None) -> ArrayDict:
     """A trajectory `[L]` or block `[T, B]` of steps numbered x from 1 on, next observation x + 0.5."""
     ends = np.asarray(ends, bool)
     x = np.arange(1, ends.size + 1).reshape(ends.shape) if x is None else x
-    return ArrayDict(
-        obs=x * 1.0, next_obs=x + 0.5, action=x, reward=x * 1.0, done=ends, terminated=ends.copy()
-    )
+    return ArrayDict(obs=x * 1.0, next_obs=x + 0.5, action=x, reward=x * 1.0, done=ends, terminated=ends.copy())
 
 
 def numbers(sample) -> list:
@@ -79,9 +75,7 @@ def test_a_null_step_in_a_list_copies_the_last_and_carries_its_next_obs():
 def test_a_null_step_keeps_kinds_of_tensors_and_fields_of_a_users_null_transition():
     data = [dict(obs=torch.ones(2), reward=torch.ones(1), done=torch.tensor(False)) for _ in range(2)]
     (window,) = get_train_sample(data, 3, null_transition=dict(obs=torch.zeros(2)))
-    assert (
-        window["reward"][2].tolist() == [0.0] and window["done"][2].dtype == torch.bool and window["done"][2]
-    )
+    assert window["reward"][2].tolist() == [0.0] and window["done"][2].dtype == torch.bool and window["done"][2]
     assert window["obs"][2].tolist() == [0.0, 0.0]
     window = get_train_sample(arrays([0, 0]), 3, null_transition=dict(action=9))
     assert window["action"].tolist() == [[1, 2, 9]]

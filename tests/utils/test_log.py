@@ -73,9 +73,7 @@ def test_tensorboard_steps_are_env_steps_strictly_increasing_per_tag_and_the_las
     with Logger(tmp_path, console=False) as logger:
         for envstep in range(100, 1001, 100):
             for epoch in range(4):
-                logger.log(
-                    {"loss": envstep + epoch, "second": -epoch}, envstep, envstep // 25 + epoch, "learner"
-                )
+                logger.log({"loss": envstep + epoch, "second": -epoch}, envstep, envstep // 25 + epoch, "learner")
         logger.log({"loss": 5.0}, 900, 99, "learner")
         logger.log({"eval_value": 9.0}, 1000, 99, "eval")
     scalars = _scalars(tmp_path)
@@ -155,9 +153,7 @@ def test_lines_go_to_stderr_and_a_programs_own_logging_is_left_alone():
         "setup_console(); setup_console(); get_logger().info('hello'); get_logger().warning('careful')"
     )
     done = [
-        subprocess.run(
-            [sys.executable, "-c", code.format(setup=setup)], capture_output=True, text=True, check=True
-        )
+        subprocess.run([sys.executable, "-c", code.format(setup=setup)], capture_output=True, text=True, check=True)
         for setup in ("pass", "logging.basicConfig(format='own %(message)s', level='WARNING')")
     ]
     assert [d.stdout for d in done] == ["", ""]

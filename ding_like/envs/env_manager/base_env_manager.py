@@ -116,9 +116,7 @@ class BaseEnvManager:
             seeded = episode == 0 or self.seed_every_episode
             self._lengths[b] = 0
             try:
-                obs, _ = self._envs[b].reset(
-                    seed=episode_seed(self._seed, self.role, b, episode) if seeded else None
-                )
+                obs, _ = self._envs[b].reset(seed=episode_seed(self._seed, self.role, b, episode) if seeded else None)
                 self._obs.check(obs)
             except Exception as err:
                 raise self._error(b, "reset()", err) from err
@@ -138,9 +136,7 @@ class BaseEnvManager:
         if not self._running or self._waiting:
             self._check_running(columns)
         every = self._columns if columns is None else [int(b) for b in columns]
-        obs, rewards, terminated, truncated, infos = self._step_all(
-            every, self._action_rows(action, len(every))
-        )
+        obs, rewards, terminated, truncated, infos = self._step_all(every, self._action_rows(action, len(every)))
         reward = np.array(rewards)
         if reward.shape != (len(every),):
             self._reject_reward(every, rewards)
@@ -214,9 +210,7 @@ class BaseEnvManager:
             raw = float(info["episode"]["r"])
         elif "eval_episode_return" in info:
             raw = float(np.asarray(info["eval_episode_return"]).reshape(()))
-        numbers = {
-            k: float(v) for k, v in info.items() if isinstance(v, (bool, int, float, np.number, np.bool_))
-        }
+        numbers = {k: float(v) for k, v in info.items() if isinstance(v, (bool, int, float, np.number, np.bool_))}
         return {
             "column": b,
             "length": int(self._lengths[b]),
@@ -249,13 +243,9 @@ class BaseEnvManager:
             raise EnvError("the env manager is closed; make a new one")
         if not self._running:
             raise EnvError("the env manager has no running episodes; call launch(seed) first")
-        waiting = sorted(
-            self._waiting if columns is None else self._waiting.intersection(int(b) for b in columns)
-        )
+        waiting = sorted(self._waiting if columns is None else self._waiting.intersection(int(b) for b in columns))
         if waiting:
-            raise EnvError(
-                f"the episodes of columns {waiting} have ended; call reset({waiting}) or leave them out"
-            )
+            raise EnvError(f"the episodes of columns {waiting} have ended; call reset({waiting}) or leave them out")
 
     def _reject_reward(self, columns: Sequence[int], rewards: list) -> None:
         for b, reward in zip(columns, rewards):
@@ -266,8 +256,7 @@ class BaseEnvManager:
     def _error(self, b: int, call: str, cause: Exception) -> EnvError:
         at = f" after {self._lengths[b]} steps of its episode" if self._running else ""
         return EnvError(
-            f"env '{self._names[b]}', column {b} ({self.role}): {call} raised {type(cause).__name__}{at}: "
-            f"{cause}"
+            f"env '{self._names[b]}', column {b} ({self.role}): {call} raised {type(cause).__name__}{at}: {cause}"
         )
 
 

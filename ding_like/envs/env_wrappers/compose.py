@@ -18,9 +18,7 @@ def wrapper_type(entry: Any) -> Any:
     if not isinstance(entry, Mapping):
         return entry
     if "type" not in entry:
-        raise ValueError(
-            f"the env wrapper {dict(entry)} has no 'type'; wanted dict(type='frame_stack', n=4), say"
-        )
+        raise ValueError(f"the env wrapper {dict(entry)} has no 'type'; wanted dict(type='frame_stack', n=4), say")
     return entry["type"]
 
 

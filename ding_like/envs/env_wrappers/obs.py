@@ -83,9 +83,7 @@ class SelectObs(gymnasium.ObservationWrapper):
         drop: keys to leave out.
     """
 
-    def __init__(
-        self, env: gymnasium.Env, keep: Sequence[str] | str | None = None, drop: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, env: gymnasium.Env, keep: Sequence[str] | str | None = None, drop: Sequence[str] = ()) -> None:
         super().__init__(env)
         space = env.observation_space
         if not isinstance(space, spaces.Dict):
