@@ -31,6 +31,7 @@ from ding_like.utils import (
     POLICY_REGISTRY,
     import_modules,
 )
+from ding_like.utils.log import get_logger
 from ding_like.worker import Evaluator, Learner, Replay, SampleCollector
 
 TOP_CONFIG: dict = dict(
@@ -93,6 +94,17 @@ def full_config(input_cfg: Any, sets: tuple[str, ...] | list[str] = (), exp_name
     if isinstance(env_type, str) and env_type in ENV_REGISTRY and not _ours(ENV_REGISTRY.get(env_type)):
         lenient.append("env")
     return fill_aliases(merge(defaults, user, lenient=lenient, owner="", elsewhere=_elsewhere))
+
+
+def choose_seed(cfg: CfgDict, seed: int | None) -> int:
+    """The seed of a run, written into `cfg`: the argument, or with None the config's own, or 0."""
+    chosen = int(cfg.seed or 0) if seed is None else seed
+    if cfg.seed not in (None, chosen):
+        get_logger().info(
+            f"seed: the run takes {chosen}, which it was called with; the config's {cfg.seed} is not used"
+        )
+    cfg.seed = chosen
+    return chosen
 
 
 def check_names(cfg: CfgDict) -> None:

@@ -35,7 +35,7 @@ class _Count(click.ParamType):
         return int(number)
 
 
-def _run_serial(config: str, seeds: tuple[int, ...], sets: tuple[str, ...], options: dict[str, Any]) -> None:
+def _run_serial(config: str, seeds: tuple[int | None, ...], sets: tuple[str, ...], options: dict[str, Any]) -> None:
     from ding_like.entry.serial_entry import serial_pipeline
 
     names = {"env_step": "max_env_step", "train_iter": "max_train_iter"}
@@ -50,7 +50,7 @@ def _run_serial(config: str, seeds: tuple[int, ...], sets: tuple[str, ...], opti
         serial_pipeline(config, seed=seed, sets=sets, exp_name=folder, **options)
 
 
-def _run_eval(config: str, seeds: tuple[int, ...], sets: tuple[str, ...], options: dict[str, Any]) -> None:
+def _run_eval(config: str, seeds: tuple[int | None, ...], sets: tuple[str, ...], options: dict[str, Any]) -> None:
     from ding_like.entry.eval_entry import eval as evaluate
 
     load_path = options.pop("load_path", None)
@@ -129,14 +129,7 @@ def cli(
         raise click.UsageError(f"{missing} is missing; a run needs both, as in: ding -m serial -c FILE -s 0")
     run_options = {key: options[key] for key in _RUN_OPTIONS if options[key] is not None}
     _add_working_folder()
-    MODES[mode](config, seeds or (_config_seed(config, sets),), sets, run_options)
-
-
-def _config_seed(config: str, sets: tuple[str, ...]) -> int:
-    """The seed a config names, as `total_config.yaml` of a run does; 0 where it names none."""
-    from ding_like.entry.build import full_config
-
-    return int(full_config(config, sets=sets).seed or 0)
+    MODES[mode](config, seeds or (None,), sets, run_options)
 
 
 @cli.group("config")

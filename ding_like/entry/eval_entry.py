@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from ding_like.config import ConfigError
-from ding_like.entry.build import build_evaluator, build_policy, eval_manager, full_config
+from ding_like.entry.build import build_evaluator, build_policy, choose_seed, eval_manager, full_config
 from ding_like.torch_utils.checkpoint import load_checkpoint, load_model_state
 from ding_like.torch_utils.mode import torch_threads
 from ding_like.utils.seed import set_global_seed
@@ -15,7 +15,7 @@ from ding_like.utils.seed import set_global_seed
 
 def eval(
     input_cfg: Any,
-    seed: int = 0,
+    seed: int | None = 0,
     env_setting: Any = None,
     model: nn.Module | None = None,
     load_path: str | None = None,
@@ -39,6 +39,7 @@ def eval(
         raise ConfigError(f"eval needs a checkpoint: give --load-path {cfg.exp_name}/ckpt/ckpt_best.pth.tar")
     if n_episode is not None:
         cfg.policy.eval.evaluator.n_episode = n_episode
+    seed = choose_seed(cfg, seed)
     set_global_seed(seed)
     with torch_threads(int(cfg.torch_threads)):
         manager = eval_manager(cfg, env_setting)

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from ding_like.entry.build import Components, build, full_config
+from ding_like.entry.build import Components, build, choose_seed, full_config
 from ding_like.entry.loop import SyncLoop
 from ding_like.entry.run_folder import RunFolder
 from ding_like.policy import Policy
@@ -21,7 +21,7 @@ from ding_like.worker import Learner
 
 def serial_pipeline(
     input_cfg: Any,
-    seed: int = 0,
+    seed: int | None = 0,
     env_setting: Any = None,
     model: nn.Module | None = None,
     max_train_iter: int = int(1e10),
@@ -36,7 +36,7 @@ def serial_pipeline(
 
     Args:
         input_cfg: a file, a `(main_config, create_config)` tuple or one dictionary.
-        seed: of everything random in the run.
+        seed: of everything random in the run; None takes the config's `seed`, or 0 where it has none.
         env_setting: envs in place of the config's (see `envs.make.make_env_fns`).
         model: a network in place of the config's.
         max_train_iter, max_env_step: limits in gradient and env steps.
@@ -53,9 +53,7 @@ def serial_pipeline(
     """
     cfg = full_config(input_cfg, sets, exp_name)
     setup_console()
-    if cfg.seed not in (None, seed):
-        get_logger().info(f"seed: the run takes {seed}, which it was called with; the config's {cfg.seed} is not used")
-    cfg.seed = seed
+    seed = choose_seed(cfg, seed)
     with torch_threads(int(cfg.torch_threads)):
         set_global_seed(seed)
         parts = build(cfg, seed, env_setting, model)

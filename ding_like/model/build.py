@@ -40,7 +40,7 @@ def make_model(
         given = kwargs.setdefault(key, value)
         if cls.__module__.startswith("ding_like.") and _plain_shape(given) != _plain_shape(value):
             raise ConfigError(
-                f"policy.model.{key} is {given!r}, the env's space gives {value!r}; leave the key out to have it derived"
+                f"policy.model.{key} is {given!r}, the env's space gives {value!r}; leave the key out to derive it"
             )
     missing = [k for k, p in accepted.items() if p.default is p.empty and k not in kwargs and p.kind < 2]
     if missing:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from ding_like.config import ConfigError, join_config
-from ding_like.entry.build import Components, build, build_policy, eval_manager, full_config
+from ding_like.config import CfgDict, ConfigError, join_config
+from ding_like.entry.build import Components, build, build_policy, choose_seed, eval_manager, full_config
 from ding_like.envs import EnvError
 from ding_like.model.template.q_learning import DQN
 from ding_like.policy.dqn import DQNPolicy
@@ -226,3 +226,13 @@ def test_a_policy_may_be_built_for_evaluation_alone():
     cfg = full_config(tiny_config())
     policy = build_policy(cfg, eval_manager(cfg), 0, fields=["eval"])
     assert policy.eval_mode.forward(np.zeros((3, 4), np.float32))["action"].shape == (3,)
+
+
+def test_the_argument_wins_over_the_seed_of_a_config_which_wins_over_zero(caplog):
+    cfg = full_config(tiny_config(), sets=["seed=7"])
+    assert choose_seed(CfgDict(cfg), None) == 7
+    assert choose_seed(full_config(tiny_config()), None) == 0
+    with caplog.at_level("INFO", logger="ding_like"):
+        assert choose_seed(cfg, 3) == 3
+    assert cfg.seed == 3
+    assert "seed: the run takes 3, which it was called with; the config's 7 is not used" in caplog.text

@@ -39,7 +39,7 @@ def _fails_with(monkeypatch, error):
 
 def test_a_run_gets_the_options_that_were_given_and_no_others(runs):
     assert cli.main(["-m", "serial", "-c", "x.py"]) == 0
-    assert runs == [("x.py", {"seed": 0, "sets": (), "exp_name": None})]
+    assert runs == [("x.py", {"seed": None, "sets": (), "exp_name": None})]
 
 
 def test_every_option_reaches_the_pipeline(runs):
