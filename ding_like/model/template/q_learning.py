@@ -46,7 +46,8 @@ class DQN(nn.Module):
             widths.append(head_hidden_size)
         self.encoder: Any = make_encoder(obs_shape, widths, activation, norm_type)
         head = DuelingHead if dueling else DiscreteHead
-        self.head = head(widths[-1], int(action_shape), head_layer_num, activation, norm_type)
+        self.head: Any = head(widths[-1], int(action_shape), head_layer_num, activation, norm_type)
+        self._parts: Any = (self.encoder, self.head)  # found without nn.Module's slow attribute look-up
 
     def forward(self, x: Any) -> dict[str, torch.Tensor]:
         """Observations `[..., obs]` to `logit [..., A]`, the Q-values."""
@@ -61,4 +62,5 @@ class DQN(nn.Module):
         """As `forward`, on NumPy views of the parameters; equal to it to float32 rounding."""
         if x.dtype != np.float32:
             x = x.astype(np.float32)
-        return {"logit": self.head.numpy_forward(self.encoder.numpy_forward(x))}
+        encoder, head = self._parts
+        return {"logit": head.numpy_forward(encoder.numpy_forward(x))}

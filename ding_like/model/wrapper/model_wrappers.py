@@ -94,7 +94,7 @@ class EpsGreedySampleWrapper(ModelWrapper):
         explore = noise[:, 0] < eps
         if type(logit) is np.ndarray:
             action = logit.argmax(-1)
-            if explore.any():
+            if np.count_nonzero(explore):
                 action = np.where(explore, (noise[:, 1] * logit.shape[-1]).astype(np.int64), action)
         else:
             uniform = (noise[:, 1] * logit.shape[-1]).astype(np.int64)

@@ -131,6 +131,7 @@ class VectorEncoder(nn.Module):
         super().__init__()
         self.input = VectorInput(spec)
         self.main = MLP([self.input.output_size, *hidden_size_list], activation, norm_type)
+        self._mlp = (self.main,)  # found without nn.Module's slow attribute look-up
         self.output_size = hidden_size_list[-1]
         self._plain = self.input.one_hot is None and len(self.input.shape) == 1
 
@@ -143,7 +144,7 @@ class VectorEncoder(nn.Module):
 
     def numpy_forward(self, x: np.ndarray) -> np.ndarray:
         """`[B, n] -> [B, hidden]` in NumPy."""
-        return self.main.numpy_forward(x)
+        return self._mlp[0].numpy_forward(x)
 
 
 class DictEncoder(nn.Module):

@@ -65,7 +65,8 @@ class MLP(nn.Sequential):
         super().__init__(*layers)
         self.output_size = sizes[-1]
         self._plan = _numpy_plan(layers)
-        self._views: list[_View] = []
+        self._views: list[tuple] = []
+        self._owners: list[tuple[dict, str, int]] = []
 
     def numpy_ready(self) -> bool:
         """Whether `numpy_forward` computes what `forward` does: known layers in float32 on the CPU."""
@@ -75,49 +76,36 @@ class MLP(nn.Sequential):
 
     def numpy_forward(self, x: np.ndarray) -> np.ndarray:
         """The forward `[B, in] -> [B, out]` on NumPy views of the parameters; the views follow in-place updates."""
-        for view in self._views:
-            if view.moved():
+        for table, name, at in self._owners:
+            if table[name].data_ptr() != at:  # storage moved: another dtype or device, an optimiser that flattened it
                 self._views = []
                 break
         if not self._views:
-            self._views = [_View(*layer) for layer in self._plan or ()]
-        for view in self._views:
-            x = x @ view.weight
-            x += view.bias
-            if view.scale is not None:
+            self._look()
+        for weight, bias, norm, act in self._views:
+            x = x @ weight
+            x += bias
+            if norm is not None:
+                scale, shift, eps = norm
                 x -= x.mean(-1, keepdims=True)
-                x /= np.sqrt(np.einsum("bi,bi->b", x, x)[:, None] / x.shape[1] + view.eps)
-                x *= view.scale
-                x += view.shift
-            if view.act is not None:
-                view.act(x)
+                x /= np.sqrt(np.einsum("bi,bi->b", x, x)[:, None] / x.shape[1] + eps)
+                x *= scale
+                x += shift
+            if act is not None:
+                act(x)
         return x
 
+    def _look(self) -> None:
+        """Take NumPy views of every layer, and note where the parameters lie."""
+        self._views, self._owners = [], []
+        for linear, norm, act in self._plan or ():
+            tables = [linear._parameters] + ([norm._parameters] if norm is not None else [])
+            self._owners += [(t, name, t[name].data_ptr()) for t in tables for name in ("weight", "bias")]
+            scaled = None if norm is None else (norm.weight.detach().numpy(), norm.bias.detach().numpy(), norm.eps)
+            self._views.append((linear.weight.detach().numpy().T, linear.bias.detach().numpy(), scaled, act))
+
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "_views": []}  # views are of this object's memory; a copy makes its own
-
-
-class _View:
-    """NumPy views of a linear layer, the LayerNorm behind it if there is one, and its activation."""
-
-    __slots__ = ("act", "bias", "eps", "owners", "scale", "shift", "weight")
-
-    def __init__(self, linear: nn.Linear, norm: nn.LayerNorm | None, act: Callable | None) -> None:
-        tables: list[dict] = [linear._parameters] + ([norm._parameters] if norm is not None else [])
-        self.owners = [(t, name, t[name].data_ptr()) for t in tables for name in ("weight", "bias")]
-        self.weight, self.bias = linear.weight.detach().numpy().T, linear.bias.detach().numpy()
-        self.scale = self.shift = None
-        self.eps = 0.0
-        if norm is not None:
-            self.scale, self.shift, self.eps = norm.weight.detach().numpy(), norm.bias.detach().numpy(), norm.eps
-        self.act = act
-
-    def moved(self) -> bool:
-        """Whether a parameter lies elsewhere than when the views were made."""
-        for table, name, at in self.owners:  # noqa: SIM110 (a generator costs more than the loop it saves)
-            if table[name].data_ptr() != at:
-                return True
-        return False
+        return {**self.__dict__, "_views": [], "_owners": []}  # views are of this object's memory; a copy makes its own
 
 
 def _numpy_plan(layers: list[nn.Module]) -> list | None:

@@ -33,6 +33,7 @@ class Slab:
         self.fill = 0  # rows written
         self.fresh = 0  # of these, rows that the block before showed too
         self._fields: dict[str, Any] = {}
+        self._checked: list[tuple[str, np.ndarray, int]] = []
         self._linked = False
         self._rows: Any = None
         self._ends: list[int] = []
@@ -121,17 +122,23 @@ class Slab:
             if value is not None and not (name == "next_obs" and self._linked)
         }
         self._rows = self._fields.get("obs")
+        # The row after the last observation is what its steps lead to.
+        extra = {"obs": int(self._linked), "reward": 0, "next_obs": 0}
+        self._checked = [
+            (name, leaf, more)
+            for name, more in extra.items()
+            for leaf in tree_leaves(self._fields.get(name))
+            if leaf.dtype.kind == "f"
+        ]
 
     def _check_finite(self, rows: int) -> None:
         fresh = self.fresh
-        # The row after the last is what its steps lead to.
-        for name, stop in (("obs", rows + self._linked), ("reward", rows), ("next_obs", rows)):
-            for leaf in tree_leaves(self._fields.get(name)):
-                part = leaf[fresh:stop]
-                if part.dtype.kind == "f" and not math.isfinite(float(part.sum())):
-                    bad = np.argwhere(~np.isfinite(part))
-                    if len(bad):
-                        raise NonFiniteError(name, int(bad[0][0]), int(bad[0][1]), rows - fresh)
+        for name, leaf, extra in self._checked:
+            part = leaf[fresh : rows + extra]
+            if not math.isfinite(np.add.reduce(part, None)):  # a large but finite sum may overflow, so look closer
+                bad = np.argwhere(~np.isfinite(part))
+                if len(bad):
+                    raise NonFiniteError(name, int(bad[0][0]), int(bad[0][1]), rows - fresh)
         for flat, obs in zip(self._ends, self._finals):
             t, column = divmod(flat, self._columns)
             if t >= fresh and not all(np.isfinite(leaf).all() for leaf in tree_leaves(obs)):
