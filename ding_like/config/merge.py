@@ -48,7 +48,9 @@ def merge(
     path: str = "",
     owner: str = "",
     lenient: Collection[str] = (),
+    firm: Collection[str] = (),
     elsewhere: Callable[[str], str | None] | None = None,
+    rules: Callable[[CfgDict], Iterable[str]] | None = None,
 ) -> CfgDict:
     """Return the defaults with the user's values in place of them, every key and type checked.
 
@@ -61,13 +63,18 @@ def merge(
         path: where `defaults` sits in the whole config, for messages.
         owner: what the keys belong to ("policy 'dqn'"), for messages.
         lenient: sections (full dotted paths) whose unknown keys are kept and said once although `strict`.
+        firm: sections whose unknown keys raise although they lie in a lenient one, or are `{}` by default.
         elsewhere: called with the full path of an unknown key that resembles nothing; may return a hint.
+        rules: called with the merged config (a default where the value given is of a wrong type); gives the
+            lines of further mistakes.
 
     Raises:
         ConfigError: one line for every mistake, each with the full path and what was wanted.
     """
-    job = _Merge(defaults, strict, path, owner, lenient, elsewhere)
+    job = _Merge(defaults, path, owner, lenient, firm, elsewhere)
     merged = job.section(defaults, user, path, strict)
+    if rules:
+        job.mistakes += rules(merged)
     if job.mistakes:
         raise ConfigError("\n".join(job.mistakes))
     return merged
@@ -78,22 +85,22 @@ class _Merge:
     """One call of `merge`: the root, for suggestions, and the mistakes found so far."""
 
     root: Mapping[Any, Any]
-    strict: bool
     path: str
     owner: str
     lenient: Collection[str]
+    firm: Collection[str]
     elsewhere: Callable[[str], str | None] | None
     mistakes: list[str] = field(default_factory=list)
 
     def section(self, defaults: Mapping[Any, Any], user: Mapping[Any, Any], path: str, strict: bool) -> CfgDict:
-        strict = strict and path not in self.lenient
+        strict = path in self.firm or (strict and path not in self.lenient)
         merged = CfgDict(copy.deepcopy(dict(dict_items(defaults))))
         for key, value in dict_items(user):
             here = join(path, key)
             if key not in defaults:
                 self.unknown(defaults, key, path, strict)
                 merged[key] = copy.deepcopy(value)
-            elif isinstance(defaults[key], Mapping) and defaults[key] and isinstance(value, Mapping):
+            elif self.is_section(defaults[key], here) and isinstance(value, Mapping):
                 merged[key] = self.section(defaults[key], value, here, strict)
             else:
                 try:
@@ -101,6 +108,9 @@ class _Merge:
                 except ConfigError as error:
                     self.mistakes.append(str(error))
         return merged
+
+    def is_section(self, default: Any, path: str) -> bool:
+        return isinstance(default, Mapping) and (bool(default) or path in self.firm)
 
     def unknown(self, defaults: Mapping[Any, Any], key: Any, path: str, strict: bool) -> None:
         here = join(path, key)

@@ -20,12 +20,16 @@ ALIASES = (
 )
 
 
-def resolve_aliases(user: Mapping[Any, Any], defaults: Mapping[Any, Any]) -> CfgDict:
+def resolve_aliases(user: Mapping[Any, Any], defaults: Mapping[Any, Any], mistakes: list[str] | None = None) -> CfgDict:
     """Return the user's config with every alias moved to its source, where the defaults have that source.
+
+    Args:
+        mistakes: takes the message instead of an error being raised; the source's value stays.
 
     Raises:
         ConfigError: both places are given and differ; names both.
     """
+    told: list[str] = [] if mistakes is None else mistakes
     result = CfgDict(copy.deepcopy(dict(dict_items(user))))
     given_as: dict[str, str] = {}
     for alias, source in ALIASES:
@@ -33,13 +37,20 @@ def resolve_aliases(user: Mapping[Any, Any], defaults: Mapping[Any, Any]) -> Cfg
         if value is MISSING or get_path(defaults, source) is MISSING:
             continue
         other = get_path(result, source)
+        pop_path(result, alias)
         if other is not MISSING and other != value:
             name = given_as.get(source, source)
-            raise ConfigError(f"{alias} is {value!r} but {name} is {other!r}; they are one value, keep one")
-        pop_path(result, alias)
+            told.append(f"{alias} is {value!r} but {name} is {other!r}; they are one value, keep one")
+            continue
         set_path(result, source, value)
         given_as.setdefault(source, alias if other is MISSING else source)
+    _raise_unless(mistakes is not None, told)
     return result
+
+
+def _raise_unless(collected: bool, told: list[str]) -> None:
+    if told and not collected:
+        raise ConfigError("\n".join(told))
 
 
 def fill_aliases(cfg: Mapping[Any, Any]) -> CfgDict:
@@ -81,13 +92,16 @@ _DDP = "a learner runs on one device here"
 _IMPORTS = "name modules of your own in policy.import_names"
 _SECTIONS = ("env_manager", "collector", "evaluator", "learner", "replay_buffer")
 _SINGLE = "this policy trains on single transitions"
+_MANAGER_KEYS = (
+    *("episode_num", "max_retry", "retry_type", "retry_waiting_time", "reset_timeout", "reset_inplace", "step_timeout"),
+    *("step_wait_timeout", "connect_timeout", "wait_num", "copy_on_get", "context"),
+)
 OBSOLETE = (
     Obsolete("env.replay_path", "a run records no video", (None,)),
     Obsolete("env.manager.shared_memory", "an env manager chooses by itself how observations travel"),
-    Obsolete("env.manager.reset_timeout", _NO_READER),
-    Obsolete("env.manager.reset_inplace", _NO_READER),
-    Obsolete("env.manager.episode_num", _NO_READER),
-    Obsolete("policy.on_policy", "the policy class says it"),
+    Obsolete("env.manager.auto_reset", "the role of a manager says it"),
+    *(Obsolete(f"env.manager.{key}", _NO_READER) for key in _MANAGER_KEYS),
+    Obsolete("policy.on_policy", "the policies here are off-policy", (False,)),
     Obsolete("policy.command", _NO_READER),
     Obsolete("policy.load_path", "give --load-path, or the argument load_path"),
     Obsolete("policy.unroll_len", _SINGLE, (1,)),
@@ -104,6 +118,7 @@ OBSOLETE = (
     Obsolete("policy.learn.learner.train_iterations", "give the run --train-iter or max_train_iter"),
     Obsolete("policy.learn.learner.log_policy", _NO_READER),
     Obsolete("policy.learn.learner.hook.log_show_after_iter", _SCREEN),
+    Obsolete("policy.collect.collector.type", "there is one collector", ("sample",)),
     Obsolete("policy.collect.collector_logit", "logits are not stored", (False,)),
     Obsolete("policy.collect.collector.collect_print_freq", _SCREEN),
     Obsolete("policy.collect.collector.deepcopy_obs", "stored rows are copies anyway"),
@@ -129,14 +144,20 @@ OBSOLETE = (
 )
 
 
-def drop_obsolete(user: Mapping[Any, Any], defaults: Mapping[Any, Any] | None = None) -> CfgDict:
+def drop_obsolete(
+    user: Mapping[Any, Any], defaults: Mapping[Any, Any] | None = None, mistakes: list[str] | None = None
+) -> CfgDict:
     """Return the user's single dict without the keys of `OBSOLETE` and any `cfg_type`, each said once.
 
     A key that the defaults know is left alone.
 
+    Args:
+        mistakes: takes the messages instead of an error being raised.
+
     Raises:
         ConfigError: a value asks for a behaviour that does not exist here; says what there is instead.
     """
+    told: list[str] = [] if mistakes is None else mistakes
     result = CfgDict(copy.deepcopy(dict(dict_items(user))))
     cfg_types = [Obsolete(path, _NO_READER) for path, _ in walk(result) if path.split(".")[-1] == "cfg_type"]
     for path, says, harmless in [*OBSOLETE, *cfg_types]:
@@ -146,8 +167,10 @@ def drop_obsolete(user: Mapping[Any, Any], defaults: Mapping[Any, Any] | None = 
         if value is MISSING:
             continue
         if harmless is not None and value not in harmless:
-            raise ConfigError(f"{path}: {value!r} asks for what does not exist here: {says}; remove the key")
+            told.append(f"{path}: {value!r} asks for what does not exist here: {says}; remove the key")
+            continue
         warn_once(f"obsolete {path}", f"{path}: a key without effect here: {says}; remove it")
+    _raise_unless(mistakes is not None, told)
     return result
 
 

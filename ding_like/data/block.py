@@ -74,7 +74,7 @@ class Block(ArrayDict):
         if self.link is None or dict.__contains__(self, "next_obs") or not dict.__contains__(self, "obs"):
             return False
         shown, rows = tree_leaves(dict.__getitem__(self, "obs")), tree_leaves(self.link.rows)
-        return all(a is b or a.base is (b if b.base is None else b.base) for a, b in zip(shown, rows))
+        return len(shown) == len(rows) and all(_shows(a, b) for a, b in zip(shown, rows))
 
     def __getitem__(self, key: Any) -> Any:
         if type(key) is str:
@@ -87,6 +87,30 @@ class Block(ArrayDict):
 
     def __contains__(self, key: object) -> bool:
         return dict.__contains__(self, key) or (key == "next_obs" and self.link is not None)
+
+    def keys(self) -> Any:
+        """The field names, `next_obs` among them."""
+        names = list(dict.keys(self))
+        return [*names, "next_obs"] if "next_obs" in self and "next_obs" not in names else names
+
+    def __iter__(self) -> Any:
+        return iter(self.keys())
+
+    def items(self) -> Any:
+        """Pairs (name, field), `next_obs` among them."""
+        return [(name, self[name]) for name in self.keys()]
+
+    def values(self) -> Any:
+        """The fields, `next_obs` among them."""
+        return [self[name] for name in self.keys()]
+
+    def __reduce__(self) -> tuple:
+        """A linked block pickles its observations once, and is linked again where it is unpickled."""
+        fields = dict(dict.items(self))
+        length = len(self)
+        if self.linked:
+            del fields["obs"]
+        return _restore, (fields, list(dict.keys(self)), self.starts, self.link, length)
 
     def unlinked(self) -> ArrayDict:
         """All rows with `next_obs` as a field like any other: what indexing and `tree_map` see."""
@@ -103,6 +127,22 @@ class Block(ArrayDict):
         n = self.starts
         fields = {k: v for k, v in dict.items(self.unlinked()) if v is not None}
         return ArrayDict(tree_map(lambda a: a[:n].reshape((-1,) + a.shape[2:]).copy(), fields))
+
+
+def _shows(field: Any, rows: Any) -> bool:
+    """Whether `field` is a view of the first of `rows`."""
+    return (
+        field.__array_interface__["data"][0] == rows.__array_interface__["data"][0]
+        and field.strides == rows.strides
+        and field.shape[1:] == rows.shape[1:]
+        and field.dtype == rows.dtype
+    )
+
+
+def _restore(fields: dict, order: list, starts: int, link: RowLink | None, length: int) -> Block:
+    if link is not None and "obs" in order and "obs" not in fields:
+        fields = {**fields, "obs": tree_index(link.rows, slice(0, length))}
+    return Block({name: fields[name] for name in order}, starts, link)
 
 
 def _frozen(a: np.ndarray) -> np.ndarray:

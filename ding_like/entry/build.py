@@ -20,9 +20,9 @@ from ding_like.config import (
     read_config,
     resolve_aliases,
 )
+from ding_like.entry.checks import check_hooks, check_spaces, value_mistakes
 from ding_like.envs import ENV_CONFIG
 from ding_like.envs.make import env_builder, make_env_fns
-from ding_like.envs.spaces import model_shapes
 from ding_like.policy import Policy
 from ding_like.utils import (
     BUFFER_REGISTRY,
@@ -69,31 +69,62 @@ class Components:
             manager.close()
 
 
-def full_config(input_cfg: Any, sets: tuple[str, ...] | list[str] = (), exp_name: str | None = None) -> CfgDict:
+def full_config(
+    input_cfg: Any,
+    sets: tuple[str, ...] | list[str] = (),
+    exp_name: str | None = None,
+    own_model: bool = False,
+) -> CfgDict:
     """The complete config of a run: class defaults, then the file, then `sets` (`policy.learn.batch_size=64`).
 
     Args:
         input_cfg: anything `read_config` takes.
         exp_name: replaces the config's.
+        own_model: the network comes as an object, so `policy.model` is not checked.
 
-    Raises ConfigError naming every wrong key or value; UnknownNameError for an unknown policy or manager.
+    Raises ConfigError with a line for every wrong key or value; UnknownNameError for an unknown policy, model, manager
+    or store.
     """
     user = apply_sets(join_config(*read_config(input_cfg)), sets)
     if exp_name is not None:
         user["exp_name"] = exp_name
     policy_cls = policy_class(user)
     defaults = config_defaults(user, policy_cls)
-    user = drop_obsolete(user, defaults)
-    user = resolve_aliases(user, defaults)
+    mistakes: list[str] = []
+    user = drop_obsolete(user, defaults, mistakes)
+    user = resolve_aliases(user, defaults, mistakes)
     if user.get("policy", {}).get("type", "").endswith("_command"):
         user.policy.type = user.policy.type.removesuffix("_command")
-    lenient = []
-    if not _ours(policy_cls):
-        lenient.append("policy")
+    owners = _owners(user, policy_cls)
+    merged = merge(
+        defaults,
+        user,
+        lenient=[path for path, cls in owners.items() if not _ours(cls)],
+        firm=[path for path, cls in owners.items() if _ours(cls)],
+        elsewhere=_elsewhere,
+        rules=lambda cfg: mistakes + value_mistakes(cfg, defaults, policy_cls, own_model),
+    )
+    return fill_aliases(merged)
+
+
+def _owners(user: CfgDict, policy_cls: type) -> dict[str, Any]:
+    """Section -> the class that reads it, where that may be a user's or lies below one that may."""
+    owners = {
+        "policy": policy_cls,
+        "policy.learn.learner": Learner,
+        "policy.collect.collector": SampleCollector,
+        "policy.eval.evaluator": Evaluator,
+        "policy.other.replay_buffer": BUFFER_REGISTRY.get(_type_of(user, "replay_buffer")),
+        "env.manager": ENV_MANAGER_REGISTRY.get(_type_of(user, "env_manager")),
+    }
     env_type = get_path(user, "env.type")
-    if isinstance(env_type, str) and env_type in ENV_REGISTRY and not _ours(ENV_REGISTRY.get(env_type)):
-        lenient.append("env")
-    return fill_aliases(merge(defaults, user, lenient=lenient, owner="", elsewhere=_elsewhere))
+    if isinstance(env_type, str) and env_type in ENV_REGISTRY:
+        owners["env"] = ENV_REGISTRY.get(env_type)
+    return owners
+
+
+def _type_of(user: Any, section: str) -> str:
+    return (user.get(section) or {}).get("type", TOP_CONFIG[section]["type"])
 
 
 def choose_seed(cfg: CfgDict, seed: int | None) -> int:
@@ -108,8 +139,19 @@ def choose_seed(cfg: CfgDict, seed: int | None) -> int:
 
 
 def check_names(cfg: CfgDict) -> None:
-    """Look up what a run would only look up on its way: the env. Raises UnknownNameError with suggestions."""
+    """Look up what a run looks up on its way: hooks, the env and, where Gymnasium makes it, its spaces and wrappers.
+
+    Raises UnknownNameError with suggestions, ConfigError for spaces that the policy does not serve, EnvError.
+    """
+    check_hooks(cfg)
     env_builder(cfg.env)
+    if cfg.env.type in ENV_REGISTRY:
+        return
+    manager = _manager(cfg, "eval", None, num=1)
+    try:
+        check_spaces(cfg, policy_class(cfg), manager)
+    finally:
+        manager.close()
 
 
 def policy_class(user: Any) -> type[Policy]:
@@ -128,8 +170,7 @@ def policy_class(user: Any) -> type[Policy]:
 
 def config_defaults(user: Any, policy_cls: type[Policy]) -> CfgDict:
     """The defaults of every class that this config uses, in one tree."""
-    manager_type = (user.get("env_manager") or {}).get("type", TOP_CONFIG["env_manager"]["type"])
-    store_type = (user.get("replay_buffer") or {}).get("type", TOP_CONFIG["replay_buffer"]["type"])
+    manager_type, store_type = _type_of(user, "env_manager"), _type_of(user, "replay_buffer")
     env_type = (user.get("env") or {}).get("type")
     env_own: dict = {}
     if isinstance(env_type, str) and env_type in ENV_REGISTRY:
@@ -155,6 +196,7 @@ def build(cfg: CfgDict, seed: int, env_setting: Any = None, model: nn.Module | N
 
     Raises ConfigError or TypeError where spaces and policy do not fit, EnvError where an env does not start.
     """
+    check_hooks(cfg)
     made: list[Any] = []
     try:
         collect_envs = _manager(cfg, "collect", env_setting)
@@ -177,15 +219,7 @@ def build_policy(
 ) -> Policy:
     """The policy for a manager's spaces. Raises ConfigError naming an action space that it does not serve."""
     cls = policy_class(cfg)
-    space = type(manager.action_space).__name__
-    served = getattr(cls, "action_spaces", None)
-    if served is not None and space not in served:
-        raise ConfigError(
-            f"policy '{cfg.policy.type}' serves {' and '.join(served)} actions; env '{cfg.env.type or cfg.env.env_id}' "
-            f"has {manager.action_space}. Choose another policy or another env."
-        )
-    obs_shape, action_shape = model_shapes(manager.observation_space, manager.action_space)
-    return cls(cfg.policy, model, fields, seed=seed, shapes={"obs_shape": obs_shape, "action_shape": action_shape})
+    return cls(cfg.policy, model, fields, seed=seed, shapes=check_spaces(cfg, cls, manager))
 
 
 def build_evaluator(cfg: CfgDict, manager: Any, policy: Policy, seed: int) -> Evaluator:
@@ -193,11 +227,9 @@ def build_evaluator(cfg: CfgDict, manager: Any, policy: Policy, seed: int) -> Ev
     return Evaluator(cfg.policy.eval.evaluator, manager, policy.eval_mode, seed)
 
 
-def _manager(cfg: CfgDict, role: str, env_setting: Any) -> Any:
-    num = cfg.env.collector_env_num if role == "collect" else cfg.env.evaluator_env_num
-    key = "collector_env_num" if role == "collect" else "evaluator_env_num"
-    if num < 1:
-        raise ConfigError(f"env.{key} is {num}; wanted at least 1")
+def _manager(cfg: CfgDict, role: str, env_setting: Any, num: int | None = None) -> Any:
+    if num is None:
+        num = cfg.env.collector_env_num if role == "collect" else cfg.env.evaluator_env_num
     evaluating = role == "eval"
     return ENV_MANAGER_REGISTRY.build(
         cfg.env_manager.type,

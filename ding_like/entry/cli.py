@@ -152,7 +152,11 @@ def config_show(file: str, sets: tuple[str, ...]) -> None:
 @click.argument("file")
 @_SET
 def config_check(file: str, sets: tuple[str, ...]) -> None:
-    """Check every key and value of FILE; exit code 0 if all are right."""
+    """Check FILE as far as no training is needed for it; exit code 0 if all is right.
+
+    Keys, types and ranges, arguments of the network, names of classes, hooks and, for an env of Gymnasium's, its
+    wrappers and whether the policy serves its spaces.
+    """
     from ding_like.entry.build import check_names, full_config
 
     _add_working_folder()

@@ -47,17 +47,15 @@ class SyncLoop:
         learner.call_hook("before_run")
         collector.start()
         if policy_cfg.random_collect_size > 0:
-            collector.collect(store.push, n_sample=int(policy_cfg.random_collect_size), random=True)
+            prefill = min(int(policy_cfg.random_collect_size), self.max_env_step)
+            collector.collect(store.push, n_sample=prefill, random=True)
         while True:
             if self._evaluation_due():
                 self.evaluate()
             if self.stopped or self._limit_reached():
                 break
             collector.collect(store.push)
-            for _ in range(updates):
-                if not store.ready(batch_size):
-                    break
-                batch = store.sample(batch_size)
+            for batch in store.batches(updates, batch_size):
                 info = learner.train(batch, collector.envstep)
                 if "priority" in info:
                     store.update(batch["index"], info["priority"])

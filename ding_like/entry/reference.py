@@ -37,12 +37,6 @@ SOURCES = (
     Source("Policy `dqn`", "policy", "ding_like.policy.dqn", "DQNPolicy.config"),
     Source("Model `dqn`", "policy.model", "ding_like.model.template.q_learning", "DQN"),
     Source("Learner", "policy.learn.learner", "ding_like.worker.learner.learner", "Learner.config"),
-    Source(
-        "Collector",
-        "policy.collect.collector",
-        "ding_like.worker.collector.sample_collector",
-        "SampleCollector.config",
-    ),
     Source("Evaluator", "policy.eval.evaluator", "ding_like.worker.collector.evaluator", "Evaluator.config"),
     Source(
         "Replay buffer `replay`",
@@ -58,7 +52,7 @@ Generated from the classes by `ding config reference --write docs/config_referen
 
 `policy.learn.batch_size` is written `main_config = dict(policy=dict(learn=dict(batch_size=64)))`, or
 `--set policy.learn.batch_size=64`. A value must have the type of its default (an integer may also be written
-`1e5`); where the default is `None`, anything but a number in quotes will do.
+`1e5`) and make sense: see [what is checked](configs.md#what-is-checked).
 """
 
 

@@ -43,7 +43,8 @@ def serial_pipeline(
         sets: overrides, `'policy.learn.batch_size=64'`.
         exp_name: the run's folder, in place of the config's.
         on_exists: 'number' takes `<exp_name>_1` where the folder exists, 'error' raises.
-        load_path: a checkpoint to start from (weights and optimiser; counters start at 0).
+        load_path: a checkpoint to start from: its weights and, where the optimiser is of the same type, its moments.
+            Hyper-parameters are those of this config; counters start at 0.
 
     Returns:
         The trained policy.
@@ -51,7 +52,7 @@ def serial_pipeline(
     Raises ConfigError, EnvError, CheckpointError, FloatingPointError (NaN, named). On an error or Ctrl-C the results so
     far, and a checkpoint if the weights are finite, are written before it is raised.
     """
-    cfg = full_config(input_cfg, sets, exp_name)
+    cfg = full_config(input_cfg, sets, exp_name, own_model=model is not None)
     setup_console()
     seed = choose_seed(cfg, seed)
     with torch_threads(int(cfg.torch_threads)):
@@ -59,26 +60,38 @@ def serial_pipeline(
         parts = build(cfg, seed, env_setting, model)
         try:
             if load_path is not None:
-                _load(parts, load_path)
-            _run(parts, RunFolder(cfg.exp_name, on_exists), max_train_iter, max_env_step)
+                _warm_start(parts, load_path)
+            checkpoints = _Checkpoints(parts)
+            folder = checkpoints.folder = RunFolder(cfg.exp_name, on_exists)
+            _run(parts, checkpoints, folder, max_train_iter, max_env_step)
         finally:
             parts.close()
     return parts.policy
 
 
-def _run(parts: Components, folder: RunFolder, max_train_iter: int, max_env_step: int) -> None:
+class _Checkpoints:
+    """Writes the checkpoints of a run. Makes the learner, whose hooks may be refused, before there is a folder."""
+
+    def __init__(self, parts: Components) -> None:
+        self._parts = parts
+        self.folder: RunFolder | None = None
+        self.learner = Learner(parts.cfg.policy.learn.learner, parts.policy.learn_mode, save=self)
+
+    def __call__(self, name: str) -> None:
+        assert self.folder is not None
+        train_iter, parts = self.learner.train_iter, self._parts
+        path = self.folder.ckpt_best if name == "ckpt_best" else self.folder.ckpt_iteration(train_iter)
+        counters = {"train_iter": train_iter, "envstep": parts.collector.envstep}
+        save_checkpoint(path, parts.cfg.policy.type, parts.policy.learn_mode.state_dict(), counters)
+
+
+def _run(parts: Components, save: _Checkpoints, folder: RunFolder, max_train_iter: int, max_env_step: int) -> None:
     cfg, start = parts.cfg, time.perf_counter()
     cfg.exp_name = str(folder.path)
     folder.save_config(cfg)
+    learner = save.learner
     with Logger(folder.path) as logger, Progress(max_env_step, max_train_iter) as progress:
-        learner: Learner
-
-        def save(name: str) -> None:
-            path = folder.ckpt_best if name == "ckpt_best" else folder.ckpt_iteration(learner.train_iter)
-            counters = {"train_iter": learner.train_iter, "envstep": parts.collector.envstep}
-            save_checkpoint(path, cfg.policy.type, parts.policy.learn_mode.state_dict(), counters)
-
-        learner = Learner(cfg.policy.learn.learner, parts.policy.learn_mode, logger, save)
+        learner.logger = logger
         loop = SyncLoop(parts, learner, logger, save, progress, max_train_iter, max_env_step)
         try:
             loop.run()
@@ -114,10 +127,36 @@ def _save_after(err: BaseException, save: Any) -> None:
         get_logger().warning(f"after {type(err).__name__}: {reason}")
 
 
-def _load(parts: Components, path: str) -> None:
-    content = load_checkpoint(path, parts.cfg.policy.type)
-    load_model_state(parts.policy.get_model(), content["state"]["model"], path)
+def _warm_start(parts: Components, path: str) -> None:
+    state = load_checkpoint(path, parts.cfg.policy.type)["state"]
+    load_model_state(parts.policy.get_model(), state["model"], path)
+    mode = parts.policy.learn_mode
+    state, told = _with_own_settings(state, mode.state_dict())
     try:
-        parts.policy.learn_mode.load_state_dict(content["state"])
+        mode.load_state_dict(state)
     except ValueError as err:
         raise CheckpointError(f"checkpoint {path} does not fit this config: {err}") from err
+    get_logger().info(f"from {path}: weights restored; {'; '.join(told) or 'it holds no optimiser'}")
+
+
+def _with_own_settings(state: dict[str, Any], own: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A checkpoint's state whose optimisers have the hyper-parameters of `own`, and what is said of them.
+
+    An optimiser of another type is left out: its moments mean something else.
+    """
+    kept, told = dict(state), []
+    for name, saved in state.items():
+        mine = own.get(name)
+        if not (isinstance(saved, dict) and "param_groups" in saved and mine):
+            continue
+        if _kind(mine) != _kind(saved):
+            del kept[name]
+            told.append(f"{name} starts anew, as the checkpoint's is of type {saved.get('type', 'unknown')}")
+        else:
+            kept[name] = {**saved, "param_groups": mine["param_groups"]}
+            told.append(f"{name} too, with the settings of this config")
+    return kept, told
+
+
+def _kind(optimizer: dict[str, Any]) -> tuple[Any, list[set[str]]]:
+    return optimizer.get("type"), [set(group) for group in optimizer["param_groups"]]

@@ -9,55 +9,87 @@ from typing import Any
 
 from torch import nn
 
+from ding_like.config.checks import mistakes
 from ding_like.config.merge import check_value
 from ding_like.config.paths import ConfigError
 from ding_like.utils import MODEL_REGISTRY, suggest
 
+Default = Callable[[], tuple[str, list[str]]]
 
-def make_model(
-    section: Mapping[str, Any], default: Callable[[], tuple[str, list[str]]], shapes: Mapping[str, Any]
-) -> nn.Module:
+
+def make_model(section: Mapping[str, Any], default: Default, shapes: Mapping[str, Any]) -> nn.Module:
     """The network a config describes.
 
     Args:
-        section: constructor arguments; `type` and `import_names` replace the default network.
+        section: constructor arguments; `type` and `import_names` replace the default network. A network class may
+            hold `config_checks`, checks of its arguments by name.
         default: gives the registered name and modules of the network used without them.
         shapes: arguments that follow from the env's spaces; added where the constructor takes them.
 
     Raises ConfigError naming an argument that the constructor does not take, lacks, or that contradicts the spaces;
     UnknownNameError for an unknown network.
     """
-    kwargs = dict(copy.deepcopy(dict(section)))
-    name, modules = kwargs.pop("type", None), kwargs.pop("import_names", [])
-    if name is None:
-        name, modules = default()
-    cls = MODEL_REGISTRY.get(name, modules)
+    name, cls, kwargs = _network(section, default)
+    told = _check_arguments(name, cls, kwargs)
+    if told:
+        raise ConfigError("\n".join(told))
+    ours = cls.__module__.startswith("ding_like.")
     accepted = inspect.signature(cls).parameters
-    _check_arguments(name, accepted, kwargs)
     for key, value in shapes.items():
         if key not in accepted:
             continue
         given = kwargs.setdefault(key, value)
-        if cls.__module__.startswith("ding_like.") and _plain_shape(given) != _plain_shape(value):
+        if ours and _plain_shape(given) != _plain_shape(value):
             raise ConfigError(
                 f"policy.model.{key} is {given!r}, the env's space gives {value!r}; leave the key out to derive it"
             )
     missing = [k for k, p in accepted.items() if p.default is p.empty and k not in kwargs and p.kind < 2]
     if missing:
         raise ConfigError(f"policy.model lacks {', '.join(missing)}, which model '{name}' needs")
-    return cls(**kwargs)
+    if not ours:
+        return cls(**kwargs)
+    try:
+        return cls(**kwargs)
+    except ValueError as err:
+        raise ConfigError(f"policy.model: {err}") from err
 
 
-def _check_arguments(name: str, accepted: Mapping[str, inspect.Parameter], kwargs: dict[str, Any]) -> None:
+def model_mistakes(section: Mapping[str, Any], default: Default) -> list[str]:
+    """A line for every argument of `policy.model` that the network does not take, or of a wrong type or range.
+
+    Raises UnknownNameError for an unknown network.
+    """
+    return _check_arguments(*_network(section, default))
+
+
+def _network(section: Mapping[str, Any], default: Default) -> tuple[str, Any, dict[str, Any]]:
+    kwargs = dict(copy.deepcopy(dict(section)))
+    name, modules = kwargs.pop("type", None), kwargs.pop("import_names", [])
+    if name is None:
+        name, modules = default()
+    return name, MODEL_REGISTRY.get(name, modules), kwargs
+
+
+def _check_arguments(name: str, cls: Any, kwargs: dict[str, Any]) -> list[str]:
+    """The lines of mistakes; values are turned into the type of their default in place (1e2 into 100)."""
+    accepted = inspect.signature(cls).parameters
+    defaults = {key: parameter.default for key, parameter in accepted.items()}
     anything = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
+    told = []
     for key, value in kwargs.items():
         if key not in accepted and not anything:
-            raise ConfigError(
+            told.append(
                 f"policy.model.{key}: model '{name}' has no such argument.{suggest(key, accepted)} It takes "
                 f"{', '.join(accepted)}."
             )
-        if key in accepted and isinstance(accepted[key].default, (bool, int, float)):
-            kwargs[key] = check_value(value, accepted[key].default, f"policy.model.{key}")
+        if isinstance(defaults.get(key), (bool, int, float, list, tuple)):
+            try:
+                kwargs[key] = check_value(value, defaults[key], f"policy.model.{key}")
+            except ConfigError as err:
+                told.append(str(err))
+    wrong = {line.partition(":")[0].partition("[")[0] for line in told}
+    checks = {k: c for k, c in getattr(cls, "config_checks", {}).items() if f"policy.model.{k}" not in wrong}
+    return told + list(mistakes(kwargs, defaults, checks, "policy.model"))
 
 
 def _plain_shape(shape: Any) -> Any:

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from ding_like.config.cfg_dict import CfgDict
+from ding_like.config.checks import Check, at_least, fraction, one_of, optional, positive
 from ding_like.config.merge import deep_merge_defaults
 from ding_like.config.paths import ConfigError
 from ding_like.data import ArrayDict, Block, tree_index, tree_leaves, tree_map, tree_stack
@@ -64,7 +65,6 @@ class Policy:
 
     config: dict = dict(
         cuda=False,  # train and act on the GPU
-        on_policy=False,  # whether a sample is trained on once, by the policy that collected it
         discount_factor=0.99,  # gamma
         nstep=1,  # rewards summed before the bootstrap
         random_collect_size=0,  # env steps with uniformly random actions before the first update
@@ -86,6 +86,19 @@ class Policy:
         eval={},
         other={},
     )
+    config_checks: dict[str, Check | None] = {
+        "discount_factor": fraction,
+        "nstep": at_least(1),
+        "random_collect_size": at_least(0),
+        "norm_obs.clip": positive,
+        "learn.update_per_collect": at_least(1),
+        "learn.batch_size": at_least(1),
+        "learn.learning_rate": positive,
+        "learn.optimizer": one_of("adam", "adamw", "rmsprop", "sgd"),
+        "learn.grad_clip_norm": optional(positive),
+        "collect.n_sample": at_least(1),
+    }
+    """Ranges by path below `policy`, added to those of the parents; None lifts one. A default passes in any case."""
     action_spaces: tuple[str, ...] = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
     """Names of the action spaces it serves."""
     _learn_model: Any
@@ -115,7 +128,6 @@ class Policy:
         if self._cuda and not torch.cuda.is_available():
             raise ConfigError("policy.cuda is True and torch finds no GPU; set policy.cuda=False")
         self._device = torch.device("cuda" if self._cuda else "cpu")
-        self._on_policy = bool(cfg.on_policy)
         self._gamma = float(cfg.discount_factor)
         self._nstep = int(cfg.nstep)
         self._batch_size = int(cfg.learn.batch_size)
@@ -125,6 +137,7 @@ class Policy:
         ready = getattr(self._model, "numpy_ready", None)
         self._numpy_acting = ready is not None and ready()
         self._noises: dict[str, ColumnNoise] = {}
+        self._columns: list[int] | None = None  # global numbers of this process's env columns; None: the same
         self._eps_fn = _epsilon_schedule(cfg.other.get("eps"))
         fields = FIELDS if enable_field is None else tuple(enable_field)
         unknown = [f for f in fields if f not in FIELDS]
@@ -176,7 +189,7 @@ class Policy:
                 f"policy.random_collect_size: {type(self).__name__} draws random actions of discrete spaces only; "
                 "set it to 0"
             )
-        noise = self._noise("random", obs, 1).row()  # [B, 1]
+        noise = self._noise("random", obs, None, 1)  # [B, 1]
         return ArrayDict(action=(noise[:, 0] * actions).astype(np.int64))
 
     def _forward_eval(self, obs: Any, data_id: Any = None) -> ArrayDict:
@@ -190,11 +203,17 @@ class Policy:
         self._reset("_collect_model", data_id)
 
     def _reset_eval(self, data_id: Any = None) -> None:
+        if data_id is None:  # an evaluation starts: the same noise each time
+            self._noises.pop("eval", None)
         self._reset("_eval_model", data_id)
 
     def _get_setting_collect(self, envstep: int) -> dict[str, Any]:
         """Keywords of `_forward_collect` at this env step: epsilon, where `other.eps` has a schedule."""
         return {} if self._eps_fn is None else {"eps": self._eps_fn(envstep)}
+
+    def _get_carry(self) -> int:
+        """Rows at a block's end that wait for their future and come again in the next block."""
+        return self._nstep - 1
 
     def _get_norm_obs(self) -> bool:
         return isinstance(self._model, NormalizedModel)
@@ -321,20 +340,23 @@ class Policy:
     def _act(self, role: str, wrapped: ModelWrapper, obs: Any, data_id: Any, setting: dict) -> ArrayDict:
         width = wrapped.noise_width
         if width:
-            setting["noise"] = self._noise(role, obs, width).row()
+            setting["noise"] = self._noise(role, obs, data_id, width)
         if self._has_train_mode:
             self._model.eval()
         if type(obs) is np.ndarray and obs.ndim == 2 and self._numpy_acting:
+            if data_id is not None:
+                setting["data_id"] = data_id
             return ArrayDict(wrapped.forward(obs, **setting))
         with torch.inference_mode():
             output = wrapped.forward(self._to_model(obs), data_id=data_id, **setting)
         return ArrayDict(tree_map(_to_numpy, dict(output)))
 
-    def _noise(self, role: str, obs: Any, width: int) -> ColumnNoise:
-        if role not in self._noises:
-            columns = range(len(tree_leaves(obs)[0]))
-            self._noises[role] = ColumnNoise(self._seed, role, columns, width)
-        return self._noises[role]
+    def _noise(self, role: str, obs: Any, data_id: Any, width: int) -> np.ndarray:
+        """Uniforms `[B, width]` of the columns `data_id` (all for None)."""
+        noise = self._noises.get(role)
+        if noise is None:
+            noise = self._noises[role] = ColumnNoise(self._seed, role, width, self._columns)
+        return noise.rows(data_id, len(obs) if type(obs) is np.ndarray else len(tree_leaves(obs)[0]))
 
     def _reset(self, name: str, data_id: Any) -> None:
         model = getattr(self, name, None)

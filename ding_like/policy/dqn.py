@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ding_like.config.checks import at_least, fraction, one_of, optional, positive_fraction
 from ding_like.config.paths import ConfigError
 from ding_like.data import ArrayDict, Block
 from ding_like.model import model_wrap
@@ -38,6 +39,15 @@ class DQNPolicy(Policy):
             ),
         ),
     )
+    config_checks = {
+        "learn.loss": one_of("huber", "mse"),
+        "learn.target_update_freq": at_least(1),
+        "learn.target_theta": optional(positive_fraction),
+        "other.eps.type": one_of("exp", "linear"),
+        "other.eps.start": fraction,
+        "other.eps.end": fraction,
+        "other.eps.decay": at_least(1),
+    }
     action_spaces = ("Discrete",)
 
     def default_model(self) -> tuple[str, list[str]]:

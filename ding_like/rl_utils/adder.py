@@ -119,6 +119,8 @@ def _nstep_fields(
     """The fields an n-step return changes, for the first `starts` rows, and the distances k (None: all 1)."""
     if nstep == 1:
         done = data["terminated" if "terminated" in data else "done"][:starts]
+        if isinstance(done, np.ndarray) and done.dtype != np.bool_ and isinstance(data, Block):
+            done = done != 0
         return {
             "done": done,
             "value_gamma": _constants(done.shape, 1, gamma, _float_dtype(data["reward"]))[1],

@@ -1,7 +1,6 @@
 """Registries, seeds, logging."""
 
-from typing import Any
-
+from ding_like.utils.lazy import lazy_names
 from ding_like.utils.registry import (
     BUFFER_REGISTRY,
     ENV_MANAGER_REGISTRY,
@@ -32,14 +31,11 @@ __all__ = [
     "UnknownNameError",
     "default_collate",
     "import_modules",
+    "list_split",
     "suggest",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """`default_collate` loads on first use: it needs torch, which the command line starts without."""
-    if name == "default_collate":
-        from ding_like.utils.collate import default_collate
-
-        return default_collate
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# What needs torch or NumPy loads on first use: the command line starts without.
+__getattr__ = lazy_names(
+    __name__, {"default_collate": "ding_like.utils.collate", "list_split": "ding_like.utils.default_helper"}
+)

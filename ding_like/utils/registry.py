@@ -76,9 +76,10 @@ class Registry:
         if name not in self._entries and name in self._builtin:
             importlib.import_module(self._builtin[name])
         if name not in self._entries:
+            known = ", ".join(self.query()) or "none"
             raise UnknownNameError(
-                f"no {self.kind} is called {name!r}.{suggest(name, self.query())} Known: {', '.join(self.query())}. A "
-                f"{self.kind} of your own needs its module in import_names."
+                f"no {self.kind} is called {name!r}.{suggest(name, self.query())} Known: {known}. A {self.kind} of "
+                "your own needs its module in import_names."
             )
         return self._entries[name]
 

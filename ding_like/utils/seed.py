@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -37,33 +37,78 @@ def set_global_seed(seed: int) -> None:
 class ColumnNoise:
     """Pre-drawn uniform numbers, one Philox stream an env column.
 
-    The numbers of a column depend on (seed, role, global column, step) alone: not on how many columns there are, who
-    draws them or in which batch. The state is one integer, the step.
+    The numbers of a column depend on (seed, role, global column, step of that column) alone: not on how many columns
+    there are, who draws them, or which other columns are asked with it.
 
     Args:
         width: uniforms per column and step.
-        columns: global column numbers.
+        columns: global numbers of the local columns 0, 1, ...; None means they are the same. Local columns beyond
+            these take their own number.
     """
 
     BLOCK = 512
 
-    def __init__(self, seed: int, role: str, columns: Sequence[int], width: int) -> None:
-        self._keys = [_words(seed, f"noise/{role}", int(c)).generate_state(2, np.uint64) for c in columns]
-        self._width = width
-        self._block = -1
-        self._rows = np.empty((self.BLOCK, len(self._keys), width))
-        self.step = 0
+    def __init__(self, seed: int, role: str, width: int, columns: Sequence[int] | None = None) -> None:
+        self._seed, self._role, self._width = seed, role, width
+        self._columns = list(columns or ())
+        self._keys: list[np.ndarray] = []
+        self._rows = np.empty((self.BLOCK, 0, width))
+        self._block = np.empty(0, np.int64)  # the block each column's rows are of
+        self._steps = np.empty(0, np.int64)  # rows each column has given
+        self._together = 0  # that number where it is one for all columns (`_steps` then lags behind), else -1
 
-    def row(self) -> np.ndarray:
-        """Uniforms `[B, width]` in [0, 1) of this step; moves on by one step. Valid until the next block is drawn."""
-        block, offset = divmod(self.step, self.BLOCK)
-        if block != self._block:
-            self._draw(block)
-        self.step += 1
-        return self._rows[offset]
+    def rows(self, columns: np.ndarray | None, count: int) -> np.ndarray:
+        """Uniforms `[count, width]` in [0, 1) for local `columns` (None: columns 0 to `count`); they move on a step."""
+        have = len(self._keys)
+        if columns is None and count == have and self._together >= 0:
+            offset = self._together % self.BLOCK
+            if offset == 0:
+                self._count()
+                self._fill(range(have))
+            self._together += 1
+            return self._rows[offset]
+        self._count()
+        ids = np.arange(count) if columns is None else np.asarray(columns)
+        self._grow(int(ids.max()) + 1)
+        self._fill(ids[self._steps[ids] // self.BLOCK != self._block[ids]])
+        out = self._rows[self._steps[ids] % self.BLOCK, ids]
+        self._steps[ids] += 1
+        same = bool((self._steps == self._steps[0]).all())
+        self._together = int(self._steps[0]) if same else -1
+        return out
 
-    def _draw(self, block: int) -> None:
-        for b, key in enumerate(self._keys):
-            bits = np.random.Philox(key=key, counter=[0, 0, block, 0])
-            self._rows[:, b] = np.random.Generator(bits).random((self.BLOCK, self._width))
-        self._block = block
+    def _count(self) -> None:
+        if self._together >= 0:
+            self._steps[:] = self._together
+
+    def _grow(self, count: int) -> None:
+        more = range(len(self._keys), count)
+        for c in more:
+            column = self._columns[c] if c < len(self._columns) else c
+            self._keys.append(_words(self._seed, f"noise/{self._role}", column).generate_state(2, np.uint64))
+        if more:
+            self._rows = np.concatenate([self._rows, np.empty((self.BLOCK, len(more), self._width))], 1)
+            self._block = np.append(self._block, np.full(len(more), -1))
+            self._steps = np.append(self._steps, np.zeros(len(more), np.int64))
+
+    def _fill(self, columns: Iterable[int]) -> None:
+        """Draw the block that holds the next row of each of these columns."""
+        for c in columns:
+            block = int(self._steps[c]) // self.BLOCK
+            bits = np.random.Philox(key=self._keys[c], counter=[0, 0, block, 0])
+            self._rows[:, c] = np.random.Generator(bits).random((self.BLOCK, self._width))
+            self._block[c] = block
+
+    def state_dict(self) -> dict:
+        """The step of every column."""
+        self._count()
+        return {"steps": self._steps.tolist()}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Restore `state_dict`."""
+        self._grow(len(state["steps"]))
+        self._steps = np.asarray(state["steps"], np.int64)
+        self._block[:] = -1
+        same = len(self._steps) > 0 and bool((self._steps == self._steps[0]).all())
+        self._together = int(self._steps[0]) if same else -1
+        self._fill(range(len(self._steps)))

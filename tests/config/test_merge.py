@@ -174,6 +174,32 @@ def test_a_value_of_another_type_raises_naming_path_value_and_wanted(path, value
         merge(DEFAULTS, _user(path, value))
 
 
+def test_a_firm_section_is_strict_inside_a_lenient_one_and_where_it_is_empty_by_default():
+    defaults = {"policy": {"a": 1, "learn": {"learner": {"freq": 1}}, "collector": {}, "free": {}}}
+    firm = ["policy.learn.learner", "policy.collector"]
+    kept = {"policy": {"b": 2, "learn": {"c": 3}, "free": {"d": 4}}}
+    assert merge(defaults, kept, lenient=["policy"], firm=firm).policy.learn.c == 3
+    wrong = {"policy": {"learn": {"learner": {"frq": 3}}, "collector": {"x": 1}}}
+    with pytest.raises(ConfigError) as caught:
+        merge(defaults, wrong, lenient=["policy"], firm=firm)
+    assert str(caught.value).splitlines() == [
+        "policy.learn.learner.frq: unknown key; did you mean policy.learn.learner.freq?",
+        "policy.collector.x: unknown key; keys here: none",
+    ]
+
+
+def test_rules_see_the_merged_config_and_their_lines_join_the_others():
+    seen = []
+
+    def rules(cfg):
+        seen.append(cfg)
+        return ["a line"]
+
+    with pytest.raises(ConfigError, match=r"^policy.cuda: got 3, wanted true or false\na line$"):
+        merge(DEFAULTS, {"policy": {"cuda": 3}, "exp_name": "x"}, rules=rules)
+    assert (seen[0].policy.cuda, seen[0].exp_name) == (DEFAULTS["policy"]["cuda"], "x")
+
+
 def test_merge_changes_neither_input_and_shares_nothing():
     defaults, user = copy.deepcopy(DEFAULTS), EasyDict(policy=dict(model=dict(sizes=[1, 2])))
     cfg = merge(defaults, user)

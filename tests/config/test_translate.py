@@ -93,6 +93,29 @@ def test_an_obsolete_key_that_asks_for_something_raises_naming_what_is_there(key
         drop_obsolete({"policy": {"learn": {key: value}}})
 
 
+def test_messages_may_be_collected_instead_of_raised():
+    told = []
+    user = {
+        "env": {"collector_env_num": 4},
+        "policy": {"on_policy": True, "priority": True, "collect": {"env_num": 5, "collector": {"type": "episode"}}},
+    }
+    user = drop_obsolete(user, DEFAULTS, told)
+    assert resolve_aliases(user, DEFAULTS, told) == {"env": {"collector_env_num": 4}}
+    assert [line.partition(" ")[0] for line in told] == [
+        "policy.on_policy:",
+        "policy.priority:",
+        "policy.collect.collector.type:",
+        "policy.collect.env_num",
+    ]
+
+
+def test_keys_of_old_complete_configs_are_dropped(caplog):
+    user = {"policy": {"on_policy": False, "collect": {"collector": {"type": "sample"}}}}
+    user["env"] = {"manager": {"auto_reset": True, "retry_type": "reset"}}
+    assert drop_obsolete(user, DEFAULTS) == {}
+    assert len(caplog.records) == 4
+
+
 def test_a_key_the_defaults_know_is_not_obsolete():
     user = {"policy": {"on_policy": True, "priority": True}}
     assert drop_obsolete(user, {"policy": {"on_policy": False, "priority": False}}) == user

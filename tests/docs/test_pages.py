@@ -119,6 +119,14 @@ def test_names_of_the_package_exist(page):
         _resolve(name)
 
 
+def test_names_of_di_engine_in_the_migration_guide_keep_their_places():
+    names = re.findall(r"`(?:ding|dizoo)(\.[\w.]+)`", text_of(ROOT / "docs" / "migration.md"))
+    roots = re.findall(r"`(ding|dizoo)\.\w", text_of(ROOT / "docs" / "migration.md"))
+    assert len(names) > 20
+    for root, name in zip(roots, names, strict=True):
+        _resolve({"ding": "ding_like", "dizoo": "dizoo_configs"}[root] + name)
+
+
 def _resolve(name):
     parts = name.split(".")
     for cut in range(len(parts), 0, -1):

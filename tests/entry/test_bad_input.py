@@ -17,7 +17,8 @@ from ding_like.entry import serial_pipeline
 from ding_like.envs import EnvError
 from ding_like.policy.dqn import DQNPolicy
 from ding_like.torch_utils.checkpoint import CheckpointError, load_checkpoint
-from ding_like.utils import POLICY_REGISTRY, UnknownNameError
+from ding_like.utils import HOOK_REGISTRY, POLICY_REGISTRY, UnknownNameError
+from ding_like.worker import LearnerHook
 from tests.envs.toys import AnySpace, Boom, Count
 from tests.helpers import ROOT, ding, metrics, result, tiny_config
 
@@ -47,8 +48,23 @@ def assert_good(folder, name):
         (dict(policy=dict(type="dqm")), UnknownNameError, "no policy is called 'dqm'"),
         (dict(policy=dict(model=dict(type="dqm"))), UnknownNameError, "no model is called 'dqm'.*'dqn'"),
         (dict(policy=dict(model=dict(duelling=True))), ConfigError, "policy.model.duelling.*'dueling'"),
-        (dict(policy=dict(learn=dict(optimizer="adan"))), ValueError, "'adan'.*'adam'"),
-        (dict(policy=dict(collect=dict(n_sample=0))), ValueError, "n_sample is 0"),
+        (dict(policy=dict(learn=dict(optimizer="adan"))), ConfigError, "policy.learn.optimizer.*'adan'.*'adam'"),
+        (dict(policy=dict(collect=dict(n_sample=0))), ConfigError, "policy.collect.n_sample: got 0"),
+        (
+            dict(policy=dict(learn=dict(batch_size=201))),
+            ConfigError,
+            "replay_buffer_size: got 200, .* at least 201",
+        ),
+        (
+            dict(policy=dict(learn=dict(learner=dict(hooks=[dict(type="nope")])))),
+            UnknownNameError,
+            "no learner_hook is called 'nope'",
+        ),
+        (
+            dict(policy=dict(learn=dict(learner=dict(hooks=[dict(type="refuses")])))),
+            ValueError,
+            "this hook refuses",
+        ),
         (dict(env=dict(type="CartPol-v1")), UnknownNameError, "no env is called 'CartPol-v1'.*'CartPole-v1'"),
         (dict(env=dict(type="Pendulum-v1")), ConfigError, "policy 'dqn' serves Discrete actions"),
         (dict(env=dict(import_names=["no_such"])), ImportError, "import_names entry 'no_such'"),
@@ -196,10 +212,10 @@ def test_a_checkpoint_of_another_shape_is_named(in_tmp):
         run(tiny_config(norm_obs=dict(use_norm=True)), load_path=path)
 
 
-def test_a_checkpoint_of_another_optimiser_is_named(in_tmp):
-    run(max_train_iter=3, exp_name="first")
-    with pytest.raises(CheckpointError, match=r"first/ckpt/iteration_3.*optimiser"):
-        run(tiny_config(learn=dict(optimizer="rmsprop")), load_path="first/ckpt/iteration_3.pth.tar")
+@HOOK_REGISTRY.register("refuses")
+class Refuses(LearnerHook):
+    def __init__(self):
+        raise ValueError("this hook refuses")
 
 
 def test_a_full_disk_stops_the_run_by_name_and_keeps_the_checkpoints_of_before(in_tmp, monkeypatch):

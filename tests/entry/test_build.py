@@ -6,13 +6,25 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from ding_like.config import CfgDict, ConfigError, join_config
-from ding_like.entry.build import Components, build, build_policy, choose_seed, eval_manager, full_config
-from ding_like.envs import EnvError
+import ding_like.utils.log as log
+from ding_like.config import ALIASES, CfgDict, ConfigError, join_config, walk
+from ding_like.config.checks import at_least
+from ding_like.entry.build import (
+    Components,
+    build,
+    build_policy,
+    choose_seed,
+    config_defaults,
+    eval_manager,
+    full_config,
+)
+from ding_like.entry.checks import CHECKS
+from ding_like.envs import BaseEnvManager, EnvError
 from ding_like.model.template.q_learning import DQN
+from ding_like.policy import Policy
 from ding_like.policy.dqn import DQNPolicy
-from ding_like.utils import ENV_REGISTRY, POLICY_REGISTRY, UnknownNameError
-from ding_like.worker import Evaluator, Learner, Replay, SampleCollector
+from ding_like.utils import ENV_REGISTRY, HOOK_REGISTRY, POLICY_REGISTRY, UnknownNameError
+from ding_like.worker import Evaluator, Learner, LearnerHook, Replay, SampleCollector
 from tests.envs.toys import AnySpace, Boom, Count
 from tests.helpers import tiny_config
 
@@ -22,7 +34,7 @@ def test_the_full_config_holds_every_default_and_the_users_values():
     assert cfg.policy.learn.batch_size == 8 and cfg.policy.discount_factor == DQNPolicy.default_config().discount_factor
     assert cfg.policy.learn.target_update_freq == 100 and cfg.policy.learn.loss == "huber"
     assert cfg.policy.learn.learner.hook.save_ckpt_after_iter == Learner.config["hook"]["save_ckpt_after_iter"]
-    assert cfg.policy.collect.collector.type == SampleCollector.config["type"]
+    assert cfg.policy.collect.collector == SampleCollector.config
     assert cfg.policy.eval.evaluator.keys() >= Evaluator.config.keys()
     assert cfg.policy.other.replay_buffer.replay_buffer_size == 200
     assert cfg.env.type == "CartPole-v1" and cfg.replay_buffer.type == "replay" and cfg.torch_threads == 1
@@ -157,13 +169,6 @@ def test_observation_spaces_that_cannot_be_batched_are_named():
         build(full_config(tiny_config()), 0, env_setting=env)
 
 
-@pytest.mark.parametrize("key", ["collector_env_num", "evaluator_env_num"])
-def test_no_env_column_is_refused(key):
-    cfg = full_config(tiny_config(), sets=(f"env.{key}=0",))
-    with pytest.raises(ConfigError, match=f"env.{key} is 0; wanted at least 1"):
-        build(cfg, 0)
-
-
 def test_envs_are_closed_when_a_later_part_fails():
     closed = []
 
@@ -171,8 +176,9 @@ def test_envs_are_closed_when_a_later_part_fails():
         def close(self):
             closed.append(1)
 
-    cfg = full_config(tiny_config(), sets=("policy.nstep=0",))
-    with pytest.raises(ConfigError, match="nstep"):
+    cfg = full_config(tiny_config())
+    cfg.policy.model.obs_shape = 3
+    with pytest.raises(ConfigError, match="obs_shape is 3"):
         build(cfg, 0, env_setting=Closes)
     assert len(closed) == 4
 
@@ -194,6 +200,185 @@ def test_a_policy_of_another_package_keeps_keys_of_its_own():
     assert (cfg.policy.mine.a, cfg.policy.surprise) == (2, 5)
     with pytest.raises(ConfigError, match="torch_thread"):
         full_config((dict(main, torch_thread=1), create))
+
+
+@pytest.fixture
+def outside_policy():
+    class Mine(DQNPolicy):
+        config = dict(learn=dict(own=dict(depth=3)))
+        config_checks = {"learn.own.depth": at_least(2), "learn.learning_rate": None}
+
+    Mine.__module__ = "somewhere"
+    POLICY_REGISTRY.register("outside", Mine, force_overwrite=True)
+    main, create = tiny_config()
+    create["policy"]["type"] = "outside"
+    return main, create
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("policy.learn.learner.hok=3", "policy.learn.learner.hok: unknown key; did you mean policy.learn.learner.hook"),
+        ("policy.learn.learner.hook.save_ckpt_after_itr=3", "did you mean policy.learn.learner.hook.save_ckpt_after_i"),
+        ("policy.other.replay_buffer.replay_bufer_size=5", "did you mean policy.other.replay_buffer.replay_buffer_si"),
+        ("policy.eval.evaluator.eval_frq=4", "policy.eval.evaluator.eval_frq: unknown key; did you mean"),
+        ("policy.collect.collector.zzz=4", "policy.collect.collector.zzz: unknown key; keys here: none"),
+        ("env.manager.retry=4", "env.manager.retry: unknown key"),
+        ("policy.learn.own.depth=1", "policy.learn.own.depth: got 1, wanted an integer of at least 2"),
+        ("policy.learn.batch_size=0", "policy.learn.batch_size: got 0, wanted an integer of at least 1"),
+    ],
+)
+def test_sections_that_we_read_stay_strict_with_a_policy_of_another_package(outside_policy, override, says):
+    with pytest.raises(ConfigError) as caught:
+        full_config(outside_policy, sets=[override])
+    assert says in str(caught.value)
+
+
+def test_a_near_miss_in_a_lenient_section_warns_with_the_right_key(outside_policy, caplog, monkeypatch):
+    monkeypatch.setattr(log, "_warned", set())
+    assert full_config(outside_policy, sets=["policy.collect.n_sampel=4"]).policy.collect.n_sampel == 4
+    assert "policy.collect.n_sampel: unknown key; did you mean policy.collect.n_sample?" in caplog.text
+
+
+def test_a_policy_may_lift_a_check_of_its_parent(outside_policy):
+    assert full_config(outside_policy, sets=["policy.learn.learning_rate=-1"]).policy.learn.learning_rate == -1
+
+
+def test_a_default_of_a_policys_own_passes_its_parents_check():
+    class Odd(DQNPolicy):
+        config = dict(learn=dict(optimizer="lion"))
+
+    POLICY_REGISTRY.register("odd", Odd)
+    main, create = tiny_config()
+    create["policy"]["type"] = "odd"
+    assert full_config((main, create)).policy.learn.optimizer == "lion"
+    with pytest.raises(ConfigError, match=r"policy.learn.optimizer: got 'adan', wanted one of"):
+        full_config((main, create), sets=["policy.learn.optimizer=adan"])
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("seed=x", "seed: got 'x', wanted an integer of at least 0, or None"),
+        ("torch_threads=0", "torch_threads: got 0, wanted an integer of at least 1"),
+        ("env.collector_env_num=0", "env.collector_env_num: got 0, wanted an integer of at least 1"),
+        ("env.evaluator_env_num=0", "env.evaluator_env_num: got 0, wanted an integer of at least 1"),
+        ("policy.eval.evaluator.n_episode=0", "env.n_evaluator_episode: got 0, wanted an integer of at least 1"),
+        ("env.stop_value=x", "env.stop_value: got 'x', wanted a number, or None"),
+        ("env.max_episode_steps=2.5", "env.max_episode_steps: got 2.5, wanted an integer of at least 1, or None"),
+        ("policy.discount_factor=1.1", "policy.discount_factor: got 1.1, wanted a number from 0 to 1"),
+        ("policy.nstep=0", "policy.nstep: got 0, wanted an integer of at least 1"),
+        ("policy.random_collect_size=-5", "policy.random_collect_size: got -5, wanted an integer of at least 0"),
+        ("policy.norm_obs.clip=0", "policy.norm_obs.clip: got 0.0, wanted a number above 0"),
+        ("policy.learn.update_per_collect=0", "policy.learn.update_per_collect: got 0, wanted an integer of at least"),
+        ("policy.learn.learning_rate=.inf", "policy.learn.learning_rate: got inf, wanted a number above 0"),
+        ("policy.learn.optimizer=adan", "wanted one of 'adam', 'adamw', 'rmsprop', 'sgd'; did you mean 'adam'?"),
+        ("policy.learn.grad_clip_norm=big", "policy.learn.grad_clip_norm: got 'big', wanted a number above 0, or None"),
+        ("policy.learn.grad_clip_norm=true", "policy.learn.grad_clip_norm: got True, wanted a number above 0, or None"),
+        (
+            "policy.learn.loss=hubr",
+            "learn.loss: got 'hubr', wanted one of 'huber', 'mse'; did you mean 'huber'?",
+        ),
+        (
+            "policy.learn.target_theta=0",
+            "learn.target_theta: got 0, wanted a number above 0, at most 1, or None",
+        ),
+        ("policy.learn.target_update_freq=0", "policy.learn.target_update_freq: got 0, wanted an integer of at least"),
+        (
+            "policy.other.eps.type=expo",
+            "policy.other.eps.type: got 'expo', wanted one of 'exp', 'linear'; did you",
+        ),
+        ("policy.other.eps.start=1.5", "policy.other.eps.start: got 1.5, wanted a number from 0 to 1"),
+        ("policy.other.eps.decay=0", "policy.other.eps.decay: got 0, wanted an integer of at least 1"),
+        ("policy.learn.learner.hook.log_show_after_iter=0", "log_show_after_iter: got 0, wanted an integer of at le"),
+        (
+            "policy.model.duelling=true",
+            "policy.model.duelling: model 'dqn' has no such argument. Did you mean 'du",
+        ),
+        ("policy.model.dueling=3", "policy.model.dueling: got 3, wanted true or false"),
+        ("policy.model.activation=rleu", "policy.model.activation: got 'rleu', wanted one of 'relu', "),
+        (
+            "policy.on_policy=true",
+            "policy.on_policy: True asks for what does not exist here: the policies here",
+        ),
+        ("policy.collect.collector.type=episode", "policy.collect.collector.type: 'episode' asks for what does not"),
+        (
+            "policy.other.replay_buffer.replay_buffer_size=7",
+            "policy.other.replay_buffer.replay_buffer_size: got 7, wanted at least 8, as policy.learn.batch_size says",
+        ),
+        ("policy.collect.n_sample=300", "replay_buffer_size: got 200, wanted at least 300, as policy.collect.n_sample"),
+    ],
+)
+def test_values_that_cannot_work_are_named_with_what_was_wanted(override, says):
+    with pytest.raises(ConfigError) as caught:
+        full_config(tiny_config(), sets=[override])
+    assert says in str(caught.value)
+
+
+def test_all_mistakes_of_a_config_are_said_at_once():
+    wrong = dict(batch_sise=3, learning_rate="fast")
+    model = dict(head_layer_num=-1)
+    config = tiny_config(nstep=0, priority=True, collect=dict(env_num=7), learn=wrong, model=model)
+    with pytest.raises(ConfigError) as caught:
+        full_config(config)
+    keys = ("batch_sise", "learning_rate", "policy.nstep", "priority", "env_num", "model.head_layer_num")
+    lines = str(caught.value).splitlines()
+    assert len(lines) == len(keys)
+    assert all(sum(key in line for line in lines) == 1 for key in keys)
+
+
+def test_arguments_of_the_network_are_not_checked_where_it_comes_as_an_object():
+    main, create = tiny_config(model=dict(mine=1))
+    assert full_config((main, create), own_model=True).policy.model.mine == 1
+    with pytest.raises(ConfigError, match=r"policy.model.mine"):
+        full_config((main, create))
+
+
+def test_a_network_that_is_known_only_later_is_checked_later():
+    class Late(DQNPolicy):
+        def default_model(self):
+            return self._chosen, []
+
+    class Without(DQNPolicy):
+        def default_model(self):
+            return super(DQNPolicy, self).default_model()
+
+    for name, cls in (("late", Late), ("without", Without)):
+        POLICY_REGISTRY.register(name, cls)
+        main, create = tiny_config(model=dict(mine=1))
+        create["policy"]["type"] = name
+        assert full_config((main, create)).policy.model.mine == 1
+
+
+def test_every_number_of_our_classes_has_a_range():
+    """Booleans and free text apart, no key of ours takes whatever has the right type."""
+    cfg = full_config(tiny_config())
+    checked = {*CHECKS, *(f"policy.{key}" for cls in (Policy, DQNPolicy) for key in cls.config_checks)}
+    checked |= {alias for alias, _ in ALIASES} | {"env.manager." + key for key in BaseEnvManager.config}
+    numbers = {path for path, value in walk(cfg) if type(value) in (int, float) and ".model." not in path}
+    assert numbers - checked == set()
+    known = {path for path, _ in walk(config_defaults(cfg, DQNPolicy))}
+    assert checked - known - {alias for alias, _ in ALIASES} == set()
+
+
+def test_hooks_are_looked_up_before_the_envs_are_made():
+    def never():
+        raise AssertionError("an env was made")
+
+    for entry, error, says in (
+        ("nope", ConfigError, r"policy.learn.learner.hooks\[0\]: got 'nope', wanted a dict with 'type'"),
+        ({"type": "nope"}, UnknownNameError, "no learner_hook is called 'nope'.* Known: "),
+        ({"type": "counts", "evry": 1}, ConfigError, r"hooks\[0\]: hook 'counts' with arguments .*'evry'"),
+    ):
+        HOOK_REGISTRY.register("counts", Counts)
+        cfg = full_config(tiny_config(learn=dict(learner=dict(hooks=[entry]))))
+        with pytest.raises(error, match=says):
+            build(cfg, 0, env_setting=never)
+
+
+class Counts(LearnerHook):
+    def __init__(self, every=1):
+        self.every = every
 
 
 def test_a_registered_policy_of_any_kind_does_not_spoil_the_hint_for_a_wrong_key():

@@ -117,6 +117,31 @@ def test_config_check_names_the_mistake(good, capsys, setting, message):
     assert captured.out == ""
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["policy.learn.grad_clip_norm=-1"], "policy.learn.grad_clip_norm: got -1, wanted a number above 0, or None"),
+        (["policy.model.dulling=1"], "policy.model.dulling: model 'dqn' has no such argument. Did you mean 'dueling'?"),
+        (["policy.model.head_layer_num=-1"], "policy.model.head_layer_num: got -1, wanted an integer of at least 0"),
+        (["policy.model={type: dqm}"], "no model is called 'dqm'. Did you mean 'dqn'?"),
+        (["env.type=CartPol-v1"], "no env is called 'CartPol-v1'"),
+        (["env.type=Pendulum-v1"], "policy 'dqn' serves Discrete actions; env 'Pendulum-v1' has Box("),
+        (["env.wrappers=[frame_stak]"], "no env_wrapper is called 'frame_stak'. Did you mean 'frame_stack'"),
+        (["env.wrappers=[{type: reward_scale, scal: 2}]"], "unexpected keyword argument 'scal'"),
+        (["env.env_kwargs={surprise: 1}"], "'surprise'"),
+        (["policy.learn.learner.hooks=[{type: nope}]"], "no learner_hook is called 'nope'"),
+        (["policy.nstep=0", "policy.cuda=1"], "policy.cuda: got 1, wanted true or false\npolicy.nstep: got 0, wanted"),
+    ],
+)
+def test_config_check_finds_what_a_run_would_find_before_it_trains(good, capsys, settings, message):
+    overrides = [part for setting in settings for part in ("--set", setting)]
+    assert cli.main(["config", "check", good, *overrides]) == 1
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+
+
 def test_config_check_of_a_right_config_says_ok(good, capsys):
     assert cli.main(["config", "check", good]) == 0
     assert capsys.readouterr().out == f"{good}: ok\n"

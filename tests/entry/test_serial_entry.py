@@ -11,6 +11,7 @@ from ding_like.config.yaml_io import dump_yaml
 from ding_like.entry import serial_pipeline
 from ding_like.entry.run_folder import RunFolderError
 from ding_like.model.template.q_learning import DQN
+from ding_like.torch_utils.checkpoint import load_checkpoint
 from ding_like.utils import HOOK_REGISTRY
 from ding_like.worker import LearnerHook
 from tests.envs.toys import Count, CountDict
@@ -123,6 +124,32 @@ def test_checkpoints_are_best_periodic_and_last(in_tmp):
     content = torch.load("run/ckpt/iteration_30.pth.tar", weights_only=True)
     assert content["counters"]["train_iter"] == 30 and content["counters"]["envstep"] == result("run")["env_step"]
     assert fingerprint(content["state"]) == fingerprint(policy.learn_mode.state_dict())
+
+
+def test_load_path_keeps_the_optimiser_settings_of_the_config(in_tmp, caplog):
+    run(tiny_config(learn=dict(learning_rate=0.5, grad_clip_norm=3.0)), exp_name="a", max_train_iter=3)
+    path = "a/ckpt/iteration_3.pth.tar"
+    moments = load_checkpoint(path)["state"]["optimizer"]["state"][0]["exp_avg"]
+    with caplog.at_level("INFO", logger="ding_like"):
+        policy = run(tiny_config(learn=dict(learning_rate=1e-5)), exp_name="b", load_path=path, max_train_iter=0)
+    assert policy._optimizer.param_groups[0]["lr"] == 1e-5
+    assert policy._optimizer.grad_clip_norm is None
+    assert torch.equal(policy._optimizer.state_dict()["state"][0]["exp_avg"], moments)
+    assert f"from {path}: weights restored; optimizer too, with the settings of this config" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["adamw", "rmsprop", "sgd"])
+def test_load_path_takes_weights_alone_where_the_optimiser_is_of_another_type(kind, in_tmp, caplog):
+    first = run(tiny_config(), exp_name="a", max_train_iter=3)
+    path = "a/ckpt/iteration_3.pth.tar"
+    with caplog.at_level("INFO", logger="ding_like"):
+        policy = run(tiny_config(learn=dict(optimizer=kind)), exp_name="b", load_path=path, max_train_iter=0)
+    assert fingerprint(policy.get_model().state_dict()) == fingerprint(first.get_model().state_dict())
+    saved = policy._optimizer.state_dict()
+    assert (saved["type"], saved["state"]) == (kind, {})
+    assert "weights restored; optimizer starts anew, as the checkpoint's is of type adam" in caplog.text
+    run(tiny_config(learn=dict(optimizer=kind)), exp_name="c", load_path=path, max_train_iter=2)
+    assert result("c")["train_iter"] == 2
 
 
 def test_load_path_starts_from_weights_and_optimiser(in_tmp):

@@ -98,9 +98,9 @@ def test_evaluation_changes_neither_weights_nor_noise_nor_collecting():
         for _ in range(4):
             rows.append(collector.collect())
             if evaluate:
-                before = fingerprint(policy.learn_mode.state_dict()), policy._noises["collect"].step
+                before = fingerprint(policy.learn_mode.state_dict()), policy._noises["collect"].state_dict()
                 ev.evaluate()
-                assert (fingerprint(policy.learn_mode.state_dict()), policy._noises["collect"].step) == before
+                assert (fingerprint(policy.learn_mode.state_dict()), policy._noises["collect"].state_dict()) == before
         return fingerprint(tuple(dict(r) for r in rows if r is not None)), fingerprint(policy.learn_mode.state_dict())
 
     torch.manual_seed(0)

@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from ding_like.config.checks import at_least, list_of, one_of, optional
 from ding_like.torch_utils.network.encoder import make_encoder
 from ding_like.torch_utils.network.head import DiscreteHead, DuelingHead
+from ding_like.torch_utils.network.mlp import ACTIVATIONS, numpy_forward, numpy_ready
 from ding_like.utils import MODEL_REGISTRY
 
 
@@ -28,6 +30,14 @@ class DQN(nn.Module):
         activation: name or module.
         norm_type: None or 'LN'.
     """
+
+    config_checks = {
+        "encoder_hidden_size_list": list_of(at_least(1)),
+        "head_hidden_size": optional(at_least(1)),
+        "head_layer_num": at_least(0),
+        "activation": one_of(*ACTIVATIONS, or_a=(nn.Module, type)),
+        "norm_type": one_of(None, "LN"),
+    }
 
     def __init__(
         self,
@@ -47,7 +57,6 @@ class DQN(nn.Module):
         self.encoder: Any = make_encoder(obs_shape, widths, activation, norm_type)
         head = DuelingHead if dueling else DiscreteHead
         self.head: Any = head(widths[-1], int(action_shape), head_layer_num, activation, norm_type)
-        self._parts: Any = (self.encoder, self.head)  # found without nn.Module's slow attribute look-up
 
     def forward(self, x: Any) -> dict[str, torch.Tensor]:
         """Observations `[..., obs]` to `logit [..., A]`, the Q-values."""
@@ -55,12 +64,15 @@ class DQN(nn.Module):
 
     def numpy_ready(self) -> bool:
         """Whether acting may use `numpy_forward`: a plain MLP over a vector, float32, on the CPU."""
-        ready: Any = getattr(self.encoder, "numpy_ready", None)
-        return ready is not None and ready() and self.head.numpy_ready()
+        own = type(self).forward is DQN.forward  # a subclass may compute something else
+        return own and numpy_ready(self.encoder) and numpy_ready(self.head)
 
     def numpy_forward(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        """As `forward`, on NumPy views of the parameters; equal to it to float32 rounding."""
+        """As `forward`, on NumPy views of the parameters; equal to it to float32 rounding.
+
+        Parts without a NumPy form run in torch.
+        """
         if x.dtype != np.float32:
             x = x.astype(np.float32)
-        encoder, head = self._parts
-        return {"logit": head.numpy_forward(encoder.numpy_forward(x))}
+        parts = self._modules  # nn.Module's own look-up is slow
+        return {"logit": numpy_forward(parts["head"], numpy_forward(parts["encoder"], x))}

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ding_like.torch_utils.network.mlp import MLP, make_activation
+from ding_like.torch_utils.network.mlp import MLP, make_activation, numpy_forward, numpy_ready
 
 ONE_HOT, TUPLE = "@one_hot", "@tuple"
 LARGE_IMAGE = 36  # pixels: from here on the 8/4/3 kernels of Mnih 2015 fit
@@ -131,7 +131,6 @@ class VectorEncoder(nn.Module):
         super().__init__()
         self.input = VectorInput(spec)
         self.main = MLP([self.input.output_size, *hidden_size_list], activation, norm_type)
-        self._mlp = (self.main,)  # found without nn.Module's slow attribute look-up
         self.output_size = hidden_size_list[-1]
         self._plain = self.input.one_hot is None and len(self.input.shape) == 1
 
@@ -140,11 +139,11 @@ class VectorEncoder(nn.Module):
 
     def numpy_ready(self) -> bool:
         """Whether `numpy_forward` may be used: a rank-1 Box."""
-        return self._plain and self.main.numpy_ready()
+        return self._plain and numpy_ready(self.main)
 
     def numpy_forward(self, x: np.ndarray) -> np.ndarray:
         """`[B, n] -> [B, hidden]` in NumPy."""
-        return self._mlp[0].numpy_forward(x)
+        return numpy_forward(self._modules["main"], x)  # nn.Module's own look-up is slow
 
 
 class DictEncoder(nn.Module):

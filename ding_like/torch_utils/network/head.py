@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ding_like.torch_utils.network.mlp import MLP
+from ding_like.torch_utils.network.mlp import MLP, numpy_forward, numpy_ready
 
 
 def _stream(hidden_size: int, output_size: int, layer_num: int, activation: Any, norm_type: str | None) -> MLP:
@@ -28,18 +28,17 @@ class DiscreteHead(nn.Module):
     ) -> None:
         super().__init__()
         self.Q = _stream(hidden_size, output_size, layer_num, activation, norm_type)
-        self._mlp = (self.Q,)  # found without nn.Module's slow attribute look-up
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.Q(x)
 
     def numpy_ready(self) -> bool:
         """Whether `numpy_forward` equals `forward`."""
-        return self.Q.numpy_ready()
+        return numpy_ready(self.Q)
 
     def numpy_forward(self, x: np.ndarray) -> np.ndarray:
         """`[B, H] -> [B, A]` in NumPy."""
-        return self._mlp[0].numpy_forward(x)
+        return numpy_forward(self._modules["Q"], x)
 
 
 class DuelingHead(nn.Module):
@@ -63,10 +62,10 @@ class DuelingHead(nn.Module):
 
     def numpy_ready(self) -> bool:
         """Whether `numpy_forward` equals `forward`."""
-        return self.A.numpy_ready() and self.V.numpy_ready()
+        return numpy_ready(self.A) and numpy_ready(self.V)
 
     def numpy_forward(self, x: np.ndarray) -> np.ndarray:
         """`[B, H] -> [B, A]` in NumPy."""
-        a = self.A.numpy_forward(x)
-        a += self.V.numpy_forward(x) - a.mean(-1, keepdims=True)
+        a = numpy_forward(self._modules["A"], x)
+        a += numpy_forward(self._modules["V"], x) - a.mean(-1, keepdims=True)
         return a

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,6 +39,10 @@ def _tanh(x: np.ndarray) -> None:
     np.tanh(x, out=x)
 
 
+NUMPY_ACTIVATIONS: dict[type, Callable[[np.ndarray], None]] = {nn.ReLU: _relu, nn.Tanh: _tanh}
+VIEWABLE = (torch.float32, torch.float64)
+
+
 class MLP(nn.Sequential):
     """Linear layers, each followed by an activation (the last too, unless `last_activation=False`).
 
@@ -64,24 +69,29 @@ class MLP(nn.Sequential):
                 layers.append(make_activation(activation))
         super().__init__(*layers)
         self.output_size = sizes[-1]
-        self._plan = _numpy_plan(layers)
-        self._views: list[tuple] = []
-        self._owners: list[tuple[dict, str, int]] = []
+        self._forget()
 
     def numpy_ready(self) -> bool:
-        """Whether `numpy_forward` computes what `forward` does: known layers in float32 on the CPU."""
-        return self._plan is not None and all(
+        """Whether `numpy_forward` needs no torch: known plain layers in float32 on the CPU."""
+        return _numpy_plan(self._modules.values()) is not None and all(
             p.device.type == "cpu" and p.dtype == torch.float32 for p in self.parameters()
         )
 
     def numpy_forward(self, x: np.ndarray) -> np.ndarray:
-        """The forward `[B, in] -> [B, out]` on NumPy views of the parameters; the views follow in-place updates."""
-        for table, name, at in self._owners:
-            if table[name].data_ptr() != at:  # storage moved: another dtype or device, an optimiser that flattened it
-                self._views = []
-                break
-        if not self._views:
-            self._look()
+        """The forward `[B, in] -> [B, out]` on NumPy views of the parameters.
+
+        The views follow in-place updates, moved storage and replaced layers; layers without a NumPy form run in torch.
+        """
+        stale = list(self._modules.values()) != self._layers  # modules compare by identity
+        try:
+            for table, name, at in self._owners:
+                if table[name].data_ptr() != at:  # another dtype or device, or an optimiser that flattened it
+                    stale = True
+                    break
+        except KeyError:  # a parametrization took the parameter away
+            stale = True
+        if stale and not self._look():
+            return _through_torch(self, x)
         for weight, bias, norm, act in self._views:
             x = x @ weight
             x += bias
@@ -95,30 +105,65 @@ class MLP(nn.Sequential):
                 act(x)
         return x
 
-    def _look(self) -> None:
-        """Take NumPy views of every layer, and note where the parameters lie."""
-        self._views, self._owners = [], []
-        for linear, norm, act in self._plan or ():
+    def _look(self) -> bool:
+        """Take NumPy views of every layer, and note where the parameters lie. False where that cannot be."""
+        self._forget()
+        plan = _numpy_plan(self._modules.values())
+        if plan is None or any(p.device.type != "cpu" or p.dtype not in VIEWABLE for p in self.parameters()):
+            return False
+        self._layers = list(self._modules.values())
+        for linear, norm, act in plan:
             tables = [linear._parameters] + ([norm._parameters] if norm is not None else [])
             self._owners += [(t, name, t[name].data_ptr()) for t in tables for name in ("weight", "bias")]
             scaled = None if norm is None else (norm.weight.detach().numpy(), norm.bias.detach().numpy(), norm.eps)
             self._views.append((linear.weight.detach().numpy().T, linear.bias.detach().numpy(), scaled, act))
+        return True
+
+    def _forget(self) -> None:
+        self._layers: list = []
+        self._views: list[tuple] = []
+        self._owners: list[tuple[dict, str, int]] = []
 
     def __getstate__(self) -> dict:
-        return {**self.__dict__, "_views": [], "_owners": []}  # views are of this object's memory; a copy makes its own
+        # The views are of this object's memory; a copy makes its own.
+        return {**self.__dict__, "_layers": [], "_views": [], "_owners": []}
 
 
-def _numpy_plan(layers: list[nn.Module]) -> list | None:
-    """(linear, norm, activation) for each linear layer; None where some layer has no NumPy form."""
-    known: dict[type, Callable[[np.ndarray], None]] = {nn.ReLU: _relu, nn.Tanh: _tanh}
+def _numpy_plan(layers: Iterable[Any]) -> list | None:
+    """[linear, norm, activation] for each linear layer; None where some layer has no NumPy form.
+
+    Only the plain classes count: a parametrized layer, or a subclass, may compute something else.
+    """
     plan: list = []
     for layer in layers:
-        if isinstance(layer, nn.Linear):
+        kind = type(layer)
+        if kind in (nn.Linear, nn.LayerNorm) and any(layer._parameters.get(n) is None for n in ("weight", "bias")):
+            return None
+        if kind is nn.Linear:
             plan.append([layer, None, None])
-        elif isinstance(layer, nn.LayerNorm) and plan and plan[-1][1:] == [None, None]:
+        elif kind is nn.LayerNorm and plan and plan[-1][1:] == [None, None]:
             plan[-1][1] = layer
-        elif type(layer) in known and plan and plan[-1][2] is None:
-            plan[-1][2] = known[type(layer)]
+        elif kind in NUMPY_ACTIVATIONS and plan and plan[-1][2] is None:
+            plan[-1][2] = NUMPY_ACTIVATIONS[kind]
         else:
             return None
     return plan
+
+
+def numpy_ready(module: Any) -> bool:
+    """Whether a module has a NumPy forward and says that it may be used."""
+    ready = getattr(module, "numpy_ready", None)
+    return ready is not None and ready()
+
+
+def numpy_forward(module: Any, x: np.ndarray) -> np.ndarray:
+    """`module.numpy_forward(x)`; through torch for a module that has none."""
+    if hasattr(type(module), "numpy_forward"):  # asked of the class: nn.Module's own look-up is slow
+        return module.numpy_forward(x)
+    return _through_torch(module, x)
+
+
+def _through_torch(module: nn.Module, x: np.ndarray) -> np.ndarray:
+    with torch.inference_mode():
+        device = next((p.device for p in module.parameters()), None)
+        return module(torch.as_tensor(x, device=device)).cpu().numpy()

@@ -24,9 +24,7 @@ class SampleCollector:
         seed: seed of the env columns.
     """
 
-    config: dict = dict(
-        type="sample",  # the only kind: blocks of rows, all env columns in step
-    )
+    config: dict = {}
 
     def __init__(self, cfg: Any, env_manager: Any, policy: Any, seed: int = 0) -> None:
         self._env = env_manager
@@ -36,11 +34,11 @@ class SampleCollector:
         if self.n_sample < 1:
             raise ValueError(f"policy.collect.n_sample is {self.n_sample}; wanted at least 1")
         columns = env_manager.env_num
-        carry = int(policy.get_attribute("nstep")) - 1
+        carry = int(policy.get_attribute("carry"))
         self._slab = Slab(carry + max(1, -(-self.n_sample // columns)), carry)
         self._surplus = 0
         self._normalised = bool(policy.get_attribute("norm_obs"))
-        self._seen: Any = None
+        self._seen: list[Any] = []  # observations the normaliser has yet to take in
         self._started = False
         self.envstep = 0
         self.setting: dict[str, Any] = {}
@@ -65,9 +63,9 @@ class SampleCollector:
         self.start()
         taken: list[Any] = []
         give = sink or (lambda items: _keep(taken, items))
-        if self._seen is not None:
-            self._policy.observe(self._seen)
-            self._seen = None
+        for seen in self._seen:
+            self._policy.observe(seen)
+        self._seen.clear()
         policy = self._policy
         self.setting = {} if random else policy.get_setting(self.envstep)
         forward = policy.forward_random if random else policy.forward
@@ -116,7 +114,7 @@ class SampleCollector:
                 "was trained on; checkpoints written so far are good. Check the env, or clip in an env wrapper."
             ) from None
         if self._normalised:
-            self._seen = tree_map(np.copy, tree_index(block["obs"], slice(self._slab.fresh, None)))
+            self._seen.append(tree_map(np.copy, tree_index(block["obs"], slice(self._slab.fresh, None))))
         items = self._policy.get_train_sample(block)
         if items is None or (isinstance(items, list) and not items):
             count = 0

@@ -47,6 +47,11 @@ class Slab:
             self._allocate(obs, row, timestep)
         t = self.fill
         fields = self._fields
+        if self._linked and (row.get("next_obs") is not timestep.obs or row.get("obs") is not obs):
+            raise ValueError(
+                "_process_transition: the first row stored `obs` and `timestep.obs` themselves, this one another array; "
+                "store the same in every row, or a changed copy in every row"
+            )
         if len(row) != self._width:
             raise ValueError(
                 f"_process_transition returned the fields {list(row)}, the first row had {list(fields)}"
@@ -57,7 +62,10 @@ class Slab:
                 if name == "next_obs" and self._linked:
                     continue
                 field = fields[name]
-                if type(field) is np.ndarray:
+                if value is None or field is None:
+                    if value is not field:
+                        raise ValueError(f"field '{name}' is None in one row and not in another")
+                elif type(field) is np.ndarray:
                     field[t] = value
                 else:
                     tree_write(field, t, value)
@@ -91,7 +99,7 @@ class Slab:
                 list(self._finals),
                 self._columns,
             )
-        fields = {name: tree_index(field, slice(0, rows)) for name, field in self._fields.items()}
+        fields = {name: tree_map(lambda a: _view(a, rows), field) for name, field in self._fields.items()}
         return Block(fields, rows - self.carry, link)
 
     def shift(self) -> None:
@@ -117,9 +125,9 @@ class Slab:
         self._linked = row.get("next_obs") is timestep.obs and row.get("obs") is obs
         lead = (self.capacity + 1, self._columns)
         self._fields = {
-            name: buffer_from_example(tree_index(value, 0), lead)
+            name: None if value is None else buffer_from_example(tree_index(value, 0), lead)
             for name, value in row.items()
-            if value is not None and not (name == "next_obs" and self._linked)
+            if not (name == "next_obs" and self._linked)
         }
         self._rows = self._fields.get("obs")
         # The row after the last observation is what its steps lead to.
@@ -143,6 +151,13 @@ class Slab:
             t, column = divmod(flat, self._columns)
             if t >= fresh and not all(np.isfinite(leaf).all() for leaf in tree_leaves(obs)):
                 raise NonFiniteError("the final obs", t - fresh, column, rows - fresh)
+
+
+def _view(a: np.ndarray, rows: int) -> np.ndarray:
+    """The first rows, read-only: the last of them come again in the next block."""
+    view = a[:rows]
+    view.flags.writeable = False
+    return view
 
 
 class NonFiniteError(FloatingPointError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,13 @@ class Replay:
         batch = self.ring.gather(address)
         batch["index"] = address
         return batch
+
+    def batches(self, updates: int, batch_size: int) -> Iterator[ArrayDict]:
+        """What to train on after one collect: `updates` batches drawn one by one, none before the first can be."""
+        for _ in range(updates):
+            if not self.ready(batch_size):
+                return
+            yield self.sample(batch_size)
 
     def update(self, index: np.ndarray, priority: np.ndarray) -> None:
         """Priorities are for prioritised samplers; uniform drawing has none."""

@@ -178,7 +178,7 @@ class Ring:
         lead = (self._rows, self.columns)
         self._fields = {
             name: buffer_from_example(tree_index(value, (0, 0)), lead)
-            for name, value in items.items()
+            for name, value in dict.items(items)
             if value is not None
         }
         if link is not None:
