@@ -107,6 +107,8 @@ def _from_mapping(mapping: Mapping[Any, Any], where: str) -> tuple[CfgDict, CfgD
 
 def _checked(pair: tuple[CfgDict, CfgDict], where: str) -> tuple[CfgDict, CfgDict]:
     main, create = pair
+    if "policy" in main and not isinstance(main.policy, Mapping):
+        raise ConfigError(f"{where}: policy is {_kind(main.policy)}, wanted a section such as dict(type='dqn')")
     if not isinstance(get_path(create, "policy.type"), str):
         got = get_path(create, "policy.type", None)
         hint = "" if got is None else f" (got {got!r})"
@@ -162,7 +164,13 @@ def _run_file(path: Path) -> ModuleType:
     except BaseException as error:
         del sys.modules[name]
         if isinstance(error, SyntaxError):
-            raise ConfigError(f"{path}, line {error.lineno}: {error.msg}") from error
+            where = f", line {error.lineno}" if error.lineno else ""
+            raise ConfigError(f"{path}{where}: {error.msg}") from error
+        if isinstance(error, SystemExit):
+            raise ConfigError(
+                f"{path} called sys.exit({'' if error.code is None else repr(error.code)}); a config is imported, so "
+                "keep what ends a program below if __name__ == '__main__'"
+            ) from error
         raise
     _modules[path] = (stamp, module)
     return module

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ding_like.config.cfg_dict import CfgDict
 from ding_like.config.paths import MISSING, ConfigError, dict_items, get_path, pop_path, set_path, walk
+from ding_like.utils import ENV_REGISTRY
 from ding_like.utils.log import warn_once
 
 # (alias, source): the source holds the value; whoever reads the alias finds the same.
@@ -96,6 +97,18 @@ _MANAGER_KEYS = (
     *("episode_num", "max_retry", "retry_type", "retry_waiting_time", "reset_timeout", "reset_inplace", "step_timeout"),
     *("step_wait_timeout", "connect_timeout", "wait_num", "copy_on_get", "context"),
 )
+_STORES = ("replay", "naive", "deque", "advanced")
+# Left alone where a registered env, a user's own, may read them.
+ENV_FLAGS = (
+    Obsolete("env.norm_obs", "observations are normalised by policy.norm_obs.use_norm=True", (False, None)),
+    Obsolete(
+        "env.norm_reward",
+        "rewards are scaled or clipped by 'reward_scale' or 'reward_clip' in env.wrappers",
+        (False, None),
+    ),
+    Obsolete("env.frame_stack", "frames are stacked by env.wrappers=[dict(type='frame_stack', n=4)]", (0, 1, None)),
+    Obsolete("env.is_train", "wrappers of training alone are marked train_only=True in env.wrappers"),
+)
 OBSOLETE = (
     Obsolete("env.replay_path", "a run records no video", (None,)),
     Obsolete("env.manager.shared_memory", "an env manager chooses by itself how observations travel"),
@@ -118,6 +131,10 @@ OBSOLETE = (
     Obsolete("policy.learn.learner.train_iterations", "give the run --train-iter or max_train_iter"),
     Obsolete("policy.learn.learner.log_policy", _NO_READER),
     Obsolete("policy.learn.learner.hook.log_show_after_iter", _SCREEN),
+    Obsolete("policy.learn.learner.hook.save_ckpt_after_run", "a run always writes a checkpoint at its end"),
+    Obsolete(
+        "policy.learn.learner.hook.load_ckpt_before_run", "give --load-path, or the argument load_path", ("", None)
+    ),
     Obsolete("policy.collect.collector.type", "there is one collector", ("sample",)),
     Obsolete("policy.collect.collector_logit", "logits are not stored", (False,)),
     Obsolete("policy.collect.collector.collect_print_freq", _SCREEN),
@@ -126,6 +143,10 @@ OBSOLETE = (
     Obsolete("policy.collect.collector.get_train_sample", "every collector makes train samples"),
     Obsolete("policy.eval.evaluator.render", "evaluation draws no picture here", (False, {})),
     Obsolete("policy.eval.evaluator.figure_path", "evaluation draws no picture here", (None,)),
+    Obsolete("policy.other.replay_buffer.type", "the store is named in replay_buffer.type", _STORES),
+    Obsolete(
+        "policy.other.eps.collect", "epsilon follows start, end and decay; give start and end one value to hold it", ()
+    ),
     Obsolete("policy.other.replay_buffer.max_use", _REUSE),
     Obsolete("policy.other.replay_buffer.max_reuse", _REUSE),
     Obsolete("policy.other.replay_buffer.max_staleness", _REUSE),
@@ -147,7 +168,7 @@ OBSOLETE = (
 def drop_obsolete(
     user: Mapping[Any, Any], defaults: Mapping[Any, Any] | None = None, mistakes: list[str] | None = None
 ) -> CfgDict:
-    """Return the user's single dict without the keys of `OBSOLETE` and any `cfg_type`, each said once.
+    """Return the user's single dict without the keys of `OBSOLETE`, `ENV_FLAGS` and any `cfg_type`, each said once.
 
     A key that the defaults know is left alone.
 
@@ -160,18 +181,24 @@ def drop_obsolete(
     told: list[str] = [] if mistakes is None else mistakes
     result = CfgDict(copy.deepcopy(dict(dict_items(user))))
     cfg_types = [Obsolete(path, _NO_READER) for path, _ in walk(result) if path.split(".")[-1] == "cfg_type"]
-    for path, says, harmless in [*OBSOLETE, *cfg_types]:
+    own_env = get_path(result, "env.type", None) in ENV_REGISTRY
+    for path, says, harmless in [*OBSOLETE, *cfg_types, *(() if own_env else ENV_FLAGS)]:
         if _is_known(path, defaults or {}):
             continue
         value = pop_path(result, path)
         if value is MISSING:
             continue
-        if harmless is not None and value not in harmless:
+        if harmless is not None and _asked(value) not in harmless:
             told.append(f"{path}: {value!r} asks for what does not exist here: {says}; remove the key")
             continue
         warn_once(f"obsolete {path}", f"{path}: a key without effect here: {says}; remove it")
     _raise_unless(mistakes is not None, told)
     return result
+
+
+def _asked(value: Any) -> Any:
+    """The switch of a section such as `norm_obs=dict(use_norm=False)`; any other value as it is."""
+    return value["use_norm"] if isinstance(value, Mapping) and "use_norm" in value else value
 
 
 def _is_known(path: str, defaults: Mapping[Any, Any]) -> bool:

@@ -39,11 +39,13 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                kind = "mapping" if isinstance(key, yaml.MappingNode) else "list"
+                raise ConfigError(f"{self.name}, line {line}: a key is a {kind}; wanted a word or a number")
             if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
-                line = key.start_mark.line + 1
                 raise ConfigError(f"{self.name}, line {line}: the key {key.value!r} is given twice; keep one")
-            if isinstance(key, yaml.ScalarNode):
-                seen.add(key.value)
+            seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
     def construct_unsaved(self, node: yaml.Node) -> Any:
@@ -77,23 +79,51 @@ def parse_yaml(text: str, name: str = "YAML") -> Any:
     """Return the value of a YAML text.
 
     Raises:
-        ConfigError: not YAML, or a key given twice; says where.
+        ConfigError: not YAML, a key given twice, or a section inside itself; says where.
     """
-    loader = _Loader(text)
-    loader.name = name
     try:
-        return loader.get_single_data()
+        loader = _Loader(text)
+        loader.name = name
+        try:
+            value = loader.get_single_data()
+        finally:
+            loader.dispose()
+        _check_finite_depth(value, name, (), set())
+    except yaml.reader.ReaderError as error:
+        where = f"{name}, line {text.count(chr(10), 0, error.position) + 1}"
+        raise ConfigError(f"{where}: holds the character {chr(error.character)!r}, which no YAML may hold") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}, line {mark.line + 1}" if mark else name
         raise ConfigError(f"{where}: not valid YAML: {getattr(error, 'problem', None) or error}") from error
-    finally:
-        loader.dispose()
+    except RecursionError as error:
+        raise ConfigError(f"{name}: sections are nested too deep") from error
+    return value
+
+
+def _check_finite_depth(value: Any, name: str, above: tuple[int, ...], seen: set[int]) -> None:
+    """Raise ConfigError where an alias makes a section or list part of itself."""
+    if not isinstance(value, dict | list):
+        return
+    if id(value) in above:
+        raise ConfigError(f"{name}: an alias (*) puts a section inside itself; write the value out instead")
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    for item in value.values() if isinstance(value, dict) else value:
+        _check_finite_depth(item, name, (*above, id(value)), seen)
 
 
 def load_yaml(path: str | Path) -> Any:
-    """Return the value of a YAML file; errors as `parse_yaml`."""
-    return parse_yaml(Path(path).read_text(encoding="utf-8"), str(path))
+    """Return the value of a YAML file; errors as `parse_yaml`, and ConfigError for one that is not UTF-8."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path}: not UTF-8 text (byte {error.object[error.start]:#04x} at position {error.start}); save it as "
+            "UTF-8"
+        ) from error
+    return parse_yaml(text, str(path))
 
 
 def dump_yaml(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from ding_like.config import (
     read_config,
     resolve_aliases,
 )
-from ding_like.entry.checks import check_hooks, check_spaces, value_mistakes
+from ding_like.entry.checks import check_hooks, check_spaces, form_mistakes, value_mistakes
 from ding_like.envs import ENV_CONFIG
 from ding_like.envs.make import env_builder, make_env_fns
 from ding_like.policy import Policy
@@ -85,15 +86,20 @@ def full_config(
     Raises ConfigError with a line for every wrong key or value; UnknownNameError for an unknown policy, model, manager
     or store.
     """
+    if isinstance(sets, str):
+        raise ConfigError(f"sets: got the string {sets!r}, wanted a list of them: [{sets!r}]")
     user = apply_sets(join_config(*read_config(input_cfg)), sets)
     if exp_name is not None:
-        user["exp_name"] = exp_name
+        user["exp_name"] = os.fspath(exp_name)
+    told = list(form_mistakes(user, TOP_CONFIG))
+    if told:
+        raise ConfigError("\n".join(told))
     policy_cls = policy_class(user)
     defaults = config_defaults(user, policy_cls)
     mistakes: list[str] = []
     user = drop_obsolete(user, defaults, mistakes)
     user = resolve_aliases(user, defaults, mistakes)
-    if user.get("policy", {}).get("type", "").endswith("_command"):
+    if user.policy.type.endswith("_command"):
         user.policy.type = user.policy.type.removesuffix("_command")
     owners = _owners(user, policy_cls)
     merged = merge(

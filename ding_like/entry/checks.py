@@ -11,7 +11,7 @@ from ding_like.config.checks import Check, at_least, mistakes, number, optional
 from ding_like.envs.spaces import model_shapes
 from ding_like.model.build import model_mistakes
 from ding_like.policy import Policy
-from ding_like.utils import HOOK_REGISTRY
+from ding_like.utils import ENV_MANAGER_REGISTRY, HOOK_REGISTRY
 
 # Of every class but policies and models, which hold theirs in `config_checks`.
 CHECKS: dict[str, Check] = {
@@ -29,6 +29,42 @@ CHECKS: dict[str, Check] = {
     "policy.eval.evaluator.stop_value": optional(number),
     "policy.other.replay_buffer.replay_buffer_size": at_least(1),
 }
+
+
+# DI-engine's managers beside 'base'.
+_OTHER_MANAGERS = ("subprocess", "async_subprocess", "subprocess_v2", "env_supervisor", "env_pool", "gym_vector")
+_EXAMPLES = {"env": "CartPole-v1", "env_manager": "base", "policy": "dqn", "replay_buffer": "replay"}
+
+
+def form_mistakes(user: CfgDict, top: dict) -> Iterator[str]:
+    """A line for everything of a wrong form that is read before classes, and with them defaults, are known."""
+    for name in ("env", *(key for key, value in top.items() if isinstance(value, dict))):
+        section = user.get(name)
+        if section is not None and not isinstance(section, dict):
+            wanted = f", such as dict(type='{section}')" if isinstance(section, str) else ""
+            yield f"{name}: got {section!r}, wanted a section{wanted}"
+    for path in (
+        "env.type",
+        "env.env_id",
+        "env_manager.type",
+        "policy.type",
+        "policy.model.type",
+        "replay_buffer.type",
+    ):
+        value = get_path(user, path, None)
+        if value is not None and not isinstance(value, str):
+            yield f"{path}: got {value!r}, wanted a name, such as {_EXAMPLES[path.split('.')[0]]!r}"
+    for path in ("env.import_names", "policy.import_names", "policy.model.import_names"):
+        names = get_path(user, path, None)
+        if names is not None and not (isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names)):
+            wanted = repr([names] if isinstance(names, str) else ["my_module"])
+            yield f"{path}: got {names!r}, wanted a list of module names, such as {wanted}"
+    manager = get_path(user, "env_manager.type", None)
+    if isinstance(manager, str) and manager in _OTHER_MANAGERS and manager not in ENV_MANAGER_REGISTRY:
+        yield f"env_manager.type: got '{manager}'; envs are stepped in this process here so far, so write 'base'"
+    exp_name = user.get("exp_name", "")
+    if isinstance(exp_name, str) and "\0" in exp_name:
+        yield f"exp_name: got {exp_name!r}, wanted the path of a folder; it holds a NUL character, which no path may"
 
 
 def value_mistakes(cfg: CfgDict, defaults: CfgDict, policy_cls: type, own_model: bool) -> list[str]:
@@ -74,11 +110,16 @@ def check_spaces(cfg: CfgDict, policy_cls: type, manager: Any) -> dict[str, Any]
     served = getattr(policy_cls, "action_spaces", None)
     if served is not None and space not in served:
         raise ConfigError(
-            f"policy '{cfg.policy.type}' serves {' and '.join(served)} actions; env '{cfg.env.type or cfg.env.env_id}' "
+            f"policy '{cfg.policy.type}' serves {' and '.join(served)} actions; env '{_env_name(cfg, manager)}' "
             f"has {manager.action_space}. Choose another policy or another env."
         )
     obs_shape, action_shape = model_shapes(manager.observation_space, manager.action_space)
     return {"obs_shape": obs_shape, "action_shape": action_shape}
+
+
+def _env_name(cfg: CfgDict, manager: Any) -> str:
+    """The name of the env that runs, which need not be the config's (`env_setting`)."""
+    return getattr(manager, "env_name", None) or cfg.env.type or cfg.env.env_id  # a user's manager may not tell
 
 
 def check_hooks(cfg: CfgDict) -> None:

@@ -4,6 +4,7 @@ import json
 import linecache
 import os
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ import click
 
 from ding_like.config import to_plain
 from ding_like.config.yaml_io import dump_yaml
+from ding_like.entry.stop import Terminated, exit_message
 from ding_like.utils.log import setup_console
 from ding_like.utils.registry import REGISTRIES, UnknownNameError, suggest
 
 INTERRUPTED = 130  # what a shell gives a program that Ctrl-C ended
+TERMINATED = 143  # and one that SIGTERM ended
 _PACKAGE = str(Path(__file__).parents[1])
 _PURPOSE = (ValueError, TypeError, LookupError, ImportError, ArithmeticError, RuntimeError)
 
@@ -208,28 +211,49 @@ def _is_deliberate(error: BaseException) -> bool:
     return linecache.getline(frames[-1].filename, frames[-1].lineno or 0).lstrip().startswith("raise ")
 
 
-def _report(error: Exception, debug: bool) -> None:
-    if debug or not _is_deliberate(error):
+def _users_frame(error: BaseException) -> traceback.FrameSummary | None:
+    """The innermost frame in a file of the user's own, of the error or else of what caused it."""
+    library = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    seen: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in seen:
+        seen.append(link)
+        for frame in reversed(traceback.extract_tb(link.__traceback__)):
+            path = frame.filename
+            if not path.startswith(("<", _PACKAGE + os.sep, *library)) and "-packages" + os.sep not in path:
+                return frame
+        link = link.__cause__
+    return None
+
+
+def _report(error: BaseException, debug: bool) -> None:
+    if debug or not (isinstance(error, SystemExit) or _is_deliberate(error)):
         traceback.print_exception(error)
         return
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    text = exit_message(error) if isinstance(error, SystemExit) else text
     click.echo(f"Error: {text or type(error).__name__}", err=True)
+    frame = _users_frame(error)
+    if frame is not None:
+        where = f"{frame.filename}, line {frame.lineno}, in {frame.name}"
+        click.echo(f"  in {where} (--debug shows the traceback)", err=True)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0, 1 error, 2 wrong usage, 130 Ctrl-C."""
+    """Run the command line and return its exit code: 0, 1 error, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM."""
     arguments = sys.argv[1:] if argv is None else argv
     debug = "--debug" in arguments or os.environ.get("DING_DEBUG", "") not in ("", "0")
     setup_console()
     try:
         return cli.main(arguments, prog_name="ding", standalone_mode=False) or 0
-    except click.exceptions.Abort:  # what click makes of KeyboardInterrupt; the run has written its checkpoint
-        click.echo("Interrupted.", err=True)
-        return INTERRUPTED
+    except click.exceptions.Abort as error:  # click's KeyboardInterrupt; the run has written its checkpoint
+        terminated = isinstance(error.__cause__, Terminated)
+        click.echo("Terminated." if terminated else "Interrupted.", err=True)
+        return TERMINATED if terminated else INTERRUPTED
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except Exception as error:  # the outermost frame: everything is shown, nothing hidden
+    except (Exception, SystemExit) as error:  # the outermost frame: everything is shown, nothing hidden
         _report(error, debug)
         return 1
 

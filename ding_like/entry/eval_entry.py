@@ -34,7 +34,7 @@ def eval(
 
     Raises CheckpointError naming what does not fit.
     """
-    cfg = full_config(input_cfg, sets)
+    cfg = full_config(input_cfg, sets, own_model=model is not None)
     if load_path is None and model is None:
         raise ConfigError(f"eval needs a checkpoint: give --load-path {cfg.exp_name}/ckpt/ckpt_best.pth.tar")
     if n_episode is not None:

@@ -1,5 +1,6 @@
 """The folder of one run: its config, result and checkpoints."""
 
+import errno
 import json
 import math
 import os
@@ -11,15 +12,11 @@ from typing import Any
 
 import ding_like
 from ding_like.config import save_config
-from ding_like.utils.log import get_logger
+from ding_like.utils.log import RunFolderError, get_logger
 
 CONFIG_FILE = "total_config.yaml"
 RESULT_FILE = "result.json"
 CKPT_DIR = "ckpt"
-
-
-class RunFolderError(OSError):
-    """A run folder that cannot be made or written; says which, why and what to do."""
 
 
 class RunFolder:
@@ -28,7 +25,7 @@ class RunFolder:
     Two runs that start at the same moment get two folders.
 
     Args:
-        exp_name: path of the folder; missing parents are made.
+        exp_name: path of the folder, `~` for the home folder; missing parents are made.
         on_exists: 'number', or 'error' to raise where the folder exists.
 
     Raises:
@@ -41,7 +38,7 @@ class RunFolder:
             raise ValueError(f"exp_name: got {str(exp_name)!r}, wanted the path of a new folder for the run")
         if on_exists not in ("number", "error"):
             raise ValueError(f"on_exists: got {on_exists!r}, wanted 'number' or 'error'")
-        self.path = _make_folder(Path(exp_name), on_exists)
+        self.path = _make_folder(Path(os.path.expanduser(exp_name)), on_exists)
         with _explained(self.path):
             (self.path / CKPT_DIR).mkdir()
 
@@ -89,9 +86,12 @@ class RunFolder:
             "version": ding_like.__version__,
         }
         part = self.path / f"{RESULT_FILE}.part"
-        with _explained(self.path):
-            part.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-            os.replace(part, self.path / RESULT_FILE)
+        with _explained(self.path / RESULT_FILE, "result"):
+            try:
+                part.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+                os.replace(part, self.path / RESULT_FILE)
+            finally:
+                part.unlink(missing_ok=True)
         return self.path / RESULT_FILE
 
 
@@ -117,15 +117,19 @@ def _make_folder(wanted: Path, on_exists: str) -> Path:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explained(path: Path, what: str = "run folder") -> Iterator[None]:
     try:
         yield
     except RunFolderError:
         raise
     except OSError as error:
-        raise RunFolderError(
-            f"run folder {path} cannot be written: {error.strerror or error}; give the run another exp_name"
-        ) from error
+        raise RunFolderError(f"{what} {path} cannot be written: {error.strerror or error}; {_remedy(error)}") from error
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return "free some space, or give the run an exp_name on another disk"
+    return "give the run another exp_name"
 
 
 def _finite(value: float | None) -> float | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
 
 from ding_like.entry.build import Components, build, choose_seed, full_config
 from ding_like.entry.loop import SyncLoop
-from ding_like.entry.run_folder import RunFolder
+from ding_like.entry.run_folder import RunFolder, RunFolderError
+from ding_like.entry.stop import exit_is_an_error, sigterm_raises
 from ding_like.policy import Policy
 from ding_like.torch_utils.checkpoint import CheckpointError, load_checkpoint, load_model_state, save_checkpoint
 from ding_like.torch_utils.mode import torch_threads
@@ -49,13 +51,14 @@ def serial_pipeline(
     Returns:
         The trained policy.
 
-    Raises ConfigError, EnvError, CheckpointError, FloatingPointError (NaN, named). On an error or Ctrl-C the results so
-    far, and a checkpoint if the weights are finite, are written before it is raised.
+    Raises ConfigError, EnvError, CheckpointError, FloatingPointError (NaN, named), Terminated (SIGTERM), RuntimeError
+    where code of the user's calls sys.exit(). On an error, Ctrl-C or SIGTERM the results so far, and a checkpoint if
+    the weights are finite, are written before it is raised.
     """
     cfg = full_config(input_cfg, sets, exp_name, own_model=model is not None)
     setup_console()
     seed = choose_seed(cfg, seed)
-    with torch_threads(int(cfg.torch_threads)):
+    with sigterm_raises(), exit_is_an_error(), torch_threads(int(cfg.torch_threads)):
         set_global_seed(seed)
         parts = build(cfg, seed, env_setting, model)
         try:
@@ -93,14 +96,8 @@ def _run(parts: Components, save: _Checkpoints, folder: RunFolder, max_train_ite
     with Logger(folder.path) as logger, Progress(max_env_step, max_train_iter) as progress:
         learner.logger = logger
         loop = SyncLoop(parts, learner, logger, save, progress, max_train_iter, max_env_step)
-        try:
-            loop.run()
-        except BaseException as err:
-            _save_after(err, save)
-            raise
-        else:
-            save("last")
-        finally:
+
+        def save_result() -> None:
             folder.save_result(
                 env_step=parts.collector.envstep,
                 train_iter=learner.train_iter,
@@ -110,6 +107,14 @@ def _run(parts: Components, save: _Checkpoints, folder: RunFolder, max_train_ite
                 seed=parts.seed,
                 wall_time_s=time.perf_counter() - start,
             )
+
+        try:
+            loop.run()
+            save("last")
+        except BaseException as err:
+            _try_after(err, lambda: save("last"), save_result)
+            raise
+        save_result()
     value = loop.result["eval_value"]
     reason = f"stop value {parts.evaluator.stop_value:g} reached" if loop.stopped else "limit reached"
     get_logger().info(
@@ -119,23 +124,29 @@ def _run(parts: Components, save: _Checkpoints, folder: RunFolder, max_train_ite
     )
 
 
-def _save_after(err: BaseException, save: Any) -> None:
-    """A checkpoint of a run that did not end by itself; the error in hand stays the one that is raised."""
-    try:
-        save("last")
-    except CheckpointError as reason:
-        get_logger().warning(f"after {type(err).__name__}: {reason}")
+def _try_after(err: BaseException, *saves: Callable[[], None]) -> None:
+    """What is kept of a run that did not end by itself; the error in hand stays the one that is raised."""
+    for save in saves:
+        try:
+            save()
+        except (CheckpointError, RunFolderError) as reason:
+            if str(reason) != str(err):
+                get_logger().warning(f"after {type(err).__name__}: {reason}")
 
 
 def _warm_start(parts: Components, path: str) -> None:
     state = load_checkpoint(path, parts.cfg.policy.type)["state"]
     load_model_state(parts.policy.get_model(), state["model"], path)
     mode = parts.policy.learn_mode
-    state, told = _with_own_settings(state, mode.state_dict())
     try:
+        state, told = _with_own_settings(state, mode.state_dict())
         mode.load_state_dict(state)
-    except ValueError as err:
-        raise CheckpointError(f"checkpoint {path} does not fit this config: {err}") from err
+    except (ValueError, LookupError, TypeError, AttributeError, RuntimeError) as err:
+        reason = str(err).splitlines()[0] if str(err) else ""
+        raise CheckpointError(
+            f"checkpoint {path} does not fit this config: {type(err).__name__}: {reason}. Take another file of "
+            "<exp_name>/ckpt/, or the config it was trained with"
+        ) from err
     get_logger().info(f"from {path}: weights restored; {'; '.join(told) or 'it holds no optimiser'}")
 
 
@@ -145,6 +156,9 @@ def _with_own_settings(state: dict[str, Any], own: dict[str, Any]) -> tuple[dict
     An optimiser of another type is left out: its moments mean something else.
     """
     kept, told = dict(state), []
+    if "target_model" in own and "target_model" not in state:
+        kept["target_model"] = {**own["target_model"], "model": state["model"]}
+        told.append("it holds no target network, which starts as a copy of the online one")
     for name, saved in state.items():
         mine = own.get(name)
         if not (isinstance(saved, dict) and "param_groups" in saved and mine):

@@ -36,10 +36,10 @@ FAMILIES = (
     *("gym", "gymnasium", "classic_control", "box2d", "mujoco", "atari", "minatar", "minigrid", "cartpole"),
     *("acrobot", "mountain_car", "pendulum", "lunarlander", "bipedalwalker"),
 )
-# Id prefix, package that registers it, extra of setup.py.
+# Id prefix, module that registers it, what pip installs: an extra of setup.py where there is one.
 PROVIDERS = (
-    ("ALE/", "ale_py", "atari"),
-    ("MinAtar/", "minatar.gym", "minatar"),
+    ("ALE/", "ale_py", "ding_like[atari]"),
+    ("MinAtar/", "minatar.gym", "ding_like[minatar]"),
     ("MiniGrid-", "minigrid", "minigrid"),
     ("BabyAI-", "minigrid", "minigrid"),
 )
@@ -55,7 +55,7 @@ def make_env(
         role: 'collect' or 'eval'; wrappers marked `train_only` are left out of the latter.
         builder: `builder(env_cfg) -> env` in place of `type` and `env_id`.
 
-    Raises UnknownNameError with suggestions, ImportError naming the extra to install.
+    Raises UnknownNameError with suggestions, ImportError naming what to install.
     """
     if role not in ("collect", "eval"):
         raise ValueError(f"role is {role!r}; wanted 'collect' or 'eval'")
@@ -107,21 +107,24 @@ def _factory(env_cfg: Mapping[str, Any], role: str, builder: partial) -> Callabl
     return fn
 
 
-def DingEnvWrapper(
-    env: Any = None,
-    cfg: Mapping[str, Any] | None = None,
-    seed_api: bool = True,
-    caller: str = "collector",
-    is_gymnasium: bool = True,
-) -> gymnasium.Env:
-    """DI-engine's name for `make_env`: an env instance, or `cfg.env_id`, in the wrappers of `cfg`.
+class DingEnvWrapper(gymnasium.Wrapper):
+    """DI-engine's form of `make_env`: an env instance, or `cfg.env_id`, in the wrappers of `cfg`; may be subclassed.
 
     `seed_api` and `is_gymnasium` are found out from the env itself and have no effect.
     """
-    if env is None and cfg is None:
-        raise ValueError("DingEnvWrapper got neither an env nor a cfg; wanted one of them")
-    builder = None if env is None else partial(_build_with, env)
-    return make_env(cfg or {}, "collect" if caller == "collector" else "eval", builder)
+
+    def __init__(
+        self,
+        env: Any = None,
+        cfg: Mapping[str, Any] | None = None,
+        seed_api: bool = True,
+        caller: str = "collector",
+        is_gymnasium: bool = True,
+    ) -> None:
+        if env is None and cfg is None:
+            raise ValueError("DingEnvWrapper got neither an env nor a cfg; wanted one of them")
+        builder = None if env is None else partial(_build_with, env)
+        super().__init__(make_env(cfg or {}, "collect" if caller == "collector" else "eval", builder))
 
 
 def env_builder(env_cfg: Mapping[str, Any]) -> partial:
@@ -151,9 +154,9 @@ def _registered(env_cfg: Mapping[str, Any]) -> Any:
 
 def _find_spec(env_id: str) -> Any:
     """The Gymnasium spec of an id; the package its prefix belongs to is imported first."""
-    for prefix, module, extra in PROVIDERS:
-        if env_id.startswith(prefix) or (extra == "atari" and "NoFrameskip" in env_id):
-            _import_provider(env_id, module, extra)
+    for prefix, module, requirement in PROVIDERS:
+        if env_id.startswith(prefix) or (module == "ale_py" and "NoFrameskip" in env_id):
+            _import_provider(env_id, module, requirement)
     if ":" in env_id:
         module, env_id = env_id.split(":", 1)
         import_modules([module])
@@ -167,13 +170,13 @@ def _find_spec(env_id: str) -> Any:
         ) from err
 
 
-def _import_provider(env_id: str, module: str, extra: str) -> None:
+def _import_provider(env_id: str, module: str, requirement: str) -> None:
     muted = logging.root.manager.disable
     logging.disable(logging.WARNING)  # minatar warns, at import, of packages that only its drawing needs
     try:
         package = importlib.import_module(module)
     except ModuleNotFoundError as err:
-        raise ImportError(f"env '{env_id}' needs the package '{module}': pip install 'ding_like[{extra}]'") from err
+        raise ImportError(f"env '{env_id}' needs the package '{module}': pip install '{requirement}'") from err
     finally:
         logging.disable(muted)
     if module == "minatar.gym" and "MinAtar/Breakout-v0" not in gymnasium.registry:

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from ding_like.data import ArrayDict
 
 UNSERVED = {
-    "Text": "drop it with wrappers=[dict(type='select_obs', drop=['{key}'])] or encode it as numbers",
+    "Text": "encode it as numbers in the env",
     "Sequence": "pad it to a fixed length in the env and declare a Box",
     "Graph": "flatten it to fixed-size arrays in the env and declare a Dict of Boxes",
     "OneOf": "declare a Dict with one entry for every alternative",
@@ -56,7 +56,10 @@ def _check_leaf(space: spaces.Space, path: str) -> None:
     kind = type(space).__name__
     if not isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         advice = UNSERVED.get(kind, "declare a Box, Discrete, MultiDiscrete or MultiBinary space")
-        raise TypeError(f"{path} is a {kind} space, which cannot be batched; {advice.format(key=path.split('.')[-1])}")
+        key = path.removeprefix("obs.")
+        if key != path and "." not in key and not key.isdigit():  # an entry of a Dict, not of a Tuple
+            advice += f", or drop it with wrappers=[dict(type='select_obs', drop=['{key}'])]"
+        raise TypeError(f"{path} is a {kind} space, which cannot be batched; {advice}")
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim != 1:
         raise TypeError(f"{path} is a MultiDiscrete of shape {space.shape}; wanted one axis: flatten it in the env")
 
@@ -113,15 +116,20 @@ class LeafBatch:
         self.path, self.space = path, space
         self.shape = space.shape
         self.dtype = buffer_dtype(space.dtype)
+        self.kind: Any = None  # class and dtype of the last observation that passed `check`: the next is like it
+        self.kind_dtype: Any = None
 
     def empty(self, n: int) -> np.ndarray:
         """An unwritten batch `[n, ...]`."""
         return np.empty((n, *self.shape), self.dtype)
 
     def write(self, batch: np.ndarray, b: int, obs: Any) -> None:
-        """Write `obs` to row `b`. Raises ValueError for another shape than the space's."""
-        if np.shape(obs) != self.shape:
-            raise self.wrong_shape(obs)
+        """Write `obs` to row `b`. Raises as `check`, which is skipped for an observation like the last one."""
+        kind = type(obs)
+        is_array = kind is np.ndarray
+        if kind is not self.kind or (is_array and (obs.dtype is not self.kind_dtype or obs.shape != self.shape)):
+            self.check(obs)
+            self.kind, self.kind_dtype = kind, obs.dtype if is_array else None
         batch[b] = obs
 
     def wrong_shape(self, obs: Any) -> ValueError:

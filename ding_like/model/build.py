@@ -12,7 +12,7 @@ from torch import nn
 from ding_like.config.checks import mistakes
 from ding_like.config.merge import check_value
 from ding_like.config.paths import ConfigError
-from ding_like.utils import MODEL_REGISTRY, suggest
+from ding_like.utils import MODEL_REGISTRY, import_modules, suggest
 
 Default = Callable[[], tuple[str, list[str]]]
 
@@ -65,6 +65,7 @@ def model_mistakes(section: Mapping[str, Any], default: Default) -> list[str]:
 def _network(section: Mapping[str, Any], default: Default) -> tuple[str, Any, dict[str, Any]]:
     kwargs = dict(copy.deepcopy(dict(section)))
     name, modules = kwargs.pop("type", None), kwargs.pop("import_names", [])
+    import_modules(modules)  # also where the default network is used: they may register its parts
     if name is None:
         name, modules = default()
     return name, MODEL_REGISTRY.get(name, modules), kwargs

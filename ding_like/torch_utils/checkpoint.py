@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,11 @@ import torch
 from ding_like.data import tree_leaves
 
 FORMAT = "ding_like checkpoint"
+# What zipfile and torch raise at bytes of every kind.
+_UNREADABLE = (
+    *(OSError, EOFError, zipfile.BadZipFile, pickle.UnpicklingError),
+    *(RuntimeError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError),
+)
 
 
 class CheckpointError(ValueError):
@@ -38,10 +44,13 @@ def save_checkpoint(path: str | os.PathLike, policy_type: str, state: dict, coun
         torch.save(content, part)
         os.replace(part, path)
     except (OSError, RuntimeError) as err:
-        part.unlink(missing_ok=True)
+        # torch's own writer tells a short write in words of its source code
+        reason = str(err) if isinstance(err, OSError) else f"is the disk full? ({str(err).splitlines()[0]})"
         raise CheckpointError(
-            f"checkpoint {path} cannot be written: {err}; checkpoints of before are untouched"
+            f"checkpoint {path} cannot be written: {reason}; checkpoints of before are untouched"
         ) from err
+    finally:  # also where a second Ctrl-C ends the writing
+        part.unlink(missing_ok=True)
 
 
 def load_checkpoint(path: str | os.PathLike, policy_type: str | None = None) -> dict[str, Any]:
@@ -58,13 +67,16 @@ def load_checkpoint(path: str | os.PathLike, policy_type: str | None = None) -> 
         if part is not None:
             raise zipfile.BadZipFile(f"the checksum of its part '{part}' is wrong")
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, KeyError, OSError, zipfile.BadZipFile, pickle.UnpicklingError, ValueError) as err:
+    except _UNREADABLE as err:
         reason = str(err).splitlines()[0] if str(err) else type(err).__name__
+        if isinstance(err, pickle.UnpicklingError):  # torch's words recommend a way that runs any code in the file
+            reason = "it holds other objects than tensors and plain types, which are never loaded"
         raise CheckpointError(
             f"checkpoint {path} cannot be read, it is damaged or no checkpoint at all: {reason}"
         ) from err
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(f"{path} was not written by ding_like; wanted a file of <exp_name>/ckpt/")
+    _check_content(content, path)
     if policy_type is not None and content["policy"] != policy_type:
         raise CheckpointError(
             f"checkpoint {path} is of policy '{content['policy']}', the config's policy.type is '{policy_type}'"
@@ -72,23 +84,56 @@ def load_checkpoint(path: str | os.PathLike, policy_type: str | None = None) -> 
     return content
 
 
+def _check_content(content: dict, path: Path) -> None:
+    """Raise CheckpointError naming the first part that is missing or of a wrong type."""
+    counters, state = content.get("counters"), content.get("state")
+    if not isinstance(content.get("policy"), str):
+        wrong = f"its 'policy' is {content.get('policy')!r:.60}, wanted a policy's name"
+    elif not isinstance(counters, dict) or not all(type(value) is int for value in counters.values()):
+        wrong = f"its 'counters' is {counters!r:.60}, wanted whole numbers by name"
+    elif not isinstance(state, dict):
+        wrong = f"its 'state' is a {type(state).__name__}, wanted a dict"
+    elif not isinstance(state.get("model"), dict) or not all(isinstance(name, str) for name in state["model"]):
+        wrong = f"its state's 'model' is a {type(state.get('model')).__name__}, wanted tensors by name"
+    else:
+        return
+    raise CheckpointError(f"checkpoint {path} is not complete: {wrong}; take another file of <exp_name>/ckpt/")
+
+
 def load_model_state(model: torch.nn.Module, state: dict, path: str | os.PathLike) -> None:
     """Load a network's state, all or nothing.
 
-    Raises CheckpointError naming every tensor that is missing, left over or of another shape.
+    Raises CheckpointError naming every tensor that is missing, left over, of another shape or kind, or not finite.
     """
     own = model.state_dict()
     faults = [f"{k} is missing" for k in own if k not in state]
     faults += [f"{k} is not in this model" for k in state if k not in own]
-    faults += [
-        f"{k} has shape {list(state[k].shape)}, this model wants {list(own[k].shape)}"
-        for k in own
-        if k in state and state[k].shape != own[k].shape
-    ]
+    faults += [f"{k} {fault}" for k in own if k in state for fault in _tensor_faults(state[k], own[k])]
     if faults:
         raise CheckpointError(
             f"checkpoint {path} is of another network: {'; '.join(faults[:6])}"
             f"{f'; and {len(faults) - 6} more' if len(faults) > 6 else ''}. Use the config it was trained with "
             "(total_config.yaml of its run)."
         )
+    broken = [k for k in own if torch.is_tensor(own[k]) and not bool(torch.isfinite(state[k]).all())]
+    if broken:
+        raise CheckpointError(
+            f"checkpoint {path} holds numbers that are not finite, in {', '.join(broken[:6])}; take one from before"
+        )
     model.load_state_dict(state)
+
+
+def _tensor_faults(value: Any, own: Any) -> Iterator[str]:
+    """Why `value` cannot take the place of `own`; what is no tensor (a module's extra state) may be anything."""
+    if not torch.is_tensor(own):
+        return
+    if not torch.is_tensor(value):
+        yield f"is a {type(value).__name__}, wanted a tensor"
+    elif value.shape != own.shape:
+        yield f"has shape {list(value.shape)}, this model wants {list(own.shape)}"
+    elif _kind(value) != _kind(own):
+        yield f"is of {value.dtype}, {value.layout}; this model wants {own.dtype}, {own.layout}"
+
+
+def _kind(tensor: torch.Tensor) -> tuple:
+    return tensor.layout, tensor.dtype == torch.bool, tensor.is_floating_point(), tensor.is_complex()

@@ -33,7 +33,7 @@ def default_collate(batch: Any) -> Any:
     if isinstance(first, torch.Tensor):
         return torch.cat(batch) if first.shape == (1,) else torch.stack(batch)
     if isinstance(first, np.ndarray):
-        return default_collate([torch.as_tensor(x) for x in batch])
+        return default_collate([torch.as_tensor(x if x.flags.writeable else x.copy()) for x in batch])
     if isinstance(first, (bool, np.bool_)):
         return torch.as_tensor(np.asarray(batch, np.bool_))
     if isinstance(first, (int, np.integer)):

@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,13 @@ METRICS_FILE = "metrics.jsonl"
 TENSORBOARD_DIR = "log"
 _RESERVED = ("section", "envstep", "train_iter", "wall_time_s")
 
+_FLUSH_EVERY_S = 10.0
+
 _warned: set[str] = set()
+
+
+class RunFolderError(OSError):
+    """A run folder that cannot be made or written; says which, why and what to do."""
 
 
 def get_logger(name: str = "ding_like") -> logging.Logger:
@@ -62,7 +69,8 @@ class Logger:
     `metrics.jsonl` holds every call as one line of valid JSON, with null for a number that is not finite.
     TensorBoard gets `section/key` at step `envstep`, strictly increasing for each tag. Of several values at
     one step it gets the last; so the newest value of a tag is written when a later step comes, or by `close`.
-    It gets no value at an earlier step than that, and none that is not finite.
+    It gets no value at an earlier step than that, and none that is not finite. Where its file cannot be written, a
+    warning says so and the run goes on without it.
 
     Args:
         run_dir: an existing folder; None logs to the console only.
@@ -78,7 +86,7 @@ class Logger:
         self._file = None
         if self._run_dir is not None:  # line-buffered: a killed run loses no line
             self._file = (self._run_dir / METRICS_FILE).open("a", buffering=1, encoding="utf-8")
-        self._writer: Any = None
+        self._events: _Events | None = None
         self._pending: dict[str, tuple[int, float]] = {}  # newest value of each tag, not written yet
         self._closed = False
         if console:
@@ -90,6 +98,7 @@ class Logger:
         Raises:
             ValueError: the logger is closed, or a key is one of the record's own.
             TypeError: a value that is not a scalar; names it.
+            RunFolderError: `metrics.jsonl` cannot be written.
         """
         if self._closed:
             raise ValueError(f"log of section {section!r}: the logger is closed")
@@ -98,7 +107,7 @@ class Logger:
             record = {"section": section, "envstep": int(envstep), "train_iter": int(train_iter)}
             record |= {key: _finite(value) for key, value in scalars.items()}
             record["wall_time_s"] = round(time.perf_counter() - self._start, 3)  # type: ignore[assignment]
-            self._file.write(json.dumps(record) + "\n")
+            self._write_line(json.dumps(record) + "\n")
         if self._tensorboard:
             for key, value in scalars.items():
                 if not isinstance(value, str) and math.isfinite(value):
@@ -113,13 +122,36 @@ class Logger:
         if step >= last_step:
             self._pending[tag] = (step, value)
 
-    def _write(self, tag: str, step: int, value: float) -> None:
-        if self._writer is None:
-            from tensorboardX import SummaryWriter  # slow to import, and not every run wants it
+    def _write_line(self, line: str) -> None:
+        assert self._file is not None and self._run_dir is not None
+        try:
+            self._file.write(line)
+        except OSError as error:
+            file, self._file = self._file, None
+            with suppress(OSError):  # it tries to write the same line again
+                file.close()
+            raise RunFolderError(
+                f"{self._run_dir / METRICS_FILE} cannot be written: {error.strerror or error}; free some space, or "
+                "give the run an exp_name on another disk"
+            ) from error
 
-            assert self._run_dir is not None
-            self._writer = SummaryWriter(str(self._run_dir / TENSORBOARD_DIR), flush_secs=10)
-        self._writer.add_scalar(tag, value, step)
+    def _write(self, tag: str, step: int, value: float) -> None:
+        assert self._run_dir is not None
+        if not self._tensorboard:
+            return
+        try:
+            if self._events is None:
+                self._events = _Events(self._run_dir / TENSORBOARD_DIR)
+            self._events.add_scalar(tag, value, step)
+        except OSError as error:
+            self._drop_tensorboard(error)
+
+    def _drop_tensorboard(self, error: OSError) -> None:
+        self._tensorboard, self._events = False, None
+        get_logger().warning(
+            f"TensorBoard's file in {self._run_dir}/{TENSORBOARD_DIR} cannot be written: {error.strerror or error}; "
+            "the run goes on without it"
+        )
 
     def close(self) -> None:
         """Write what is pending and close the files; a second call does nothing."""
@@ -128,8 +160,11 @@ class Logger:
         self._closed = True
         for tag, (step, value) in self._pending.items():
             self._write(tag, step, value)
-        if self._writer is not None:
-            self._writer.close()
+        if self._events is not None:
+            try:
+                self._events.close()
+            except OSError as error:
+                self._drop_tensorboard(error)
         if self._file is not None:
             self._file.close()
 
@@ -138,6 +173,36 @@ class Logger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Events:
+    """An event file of tensorboardX's, written by the thread that calls.
+
+    Its `SummaryWriter` writes in a thread of its own through a bounded queue: once that thread has died, of a full
+    disk, the next `add_scalar` or `close` waits for ever.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        from tensorboardX.event_file_writer import EventsWriter  # slow to import, and not every run wants it
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.summary import scalar
+
+        folder.mkdir(exist_ok=True)
+        self._event, self._scalar = Event, scalar
+        self._writer = EventsWriter(str(folder / "events"))
+        self._flushed = time.monotonic()
+
+    def add_scalar(self, tag: str, value: float, step: int) -> None:
+        """Write one value; it is on disk after some seconds."""
+        now = time.monotonic()
+        self._writer.write_event(self._event(wall_time=time.time(), step=step, summary=self._scalar(tag, value)))
+        if now - self._flushed >= _FLUSH_EVERY_S:
+            self._writer.flush()
+            self._flushed = now
+
+    def close(self) -> None:
+        """Write the rest and close the file."""
+        self._writer.close()
 
 
 def _scalar(key: str, value: Any) -> bool | int | float | str:

@@ -31,10 +31,21 @@ def import_modules(names: Iterable[str]) -> None:
         except ModuleNotFoundError as err:
             if err.name is not None and (name == err.name or name.startswith(err.name + ".")):
                 raise ImportError(
-                    f"import_names entry '{name}' is not a module: no '{err.name}' on the path. Put its folder beside "
-                    "the config file or install its package."
+                    f"import_names entry '{name}' is not a module: no '{err.name}' on the path. {_import_advice(name)}"
                 ) from err
             raise
+
+
+def _import_advice(name: str) -> str:
+    root, _, rest = name.partition(".")
+    if root == "dizoo":
+        return "It is one of DI-engine's; Gymnasium's envs need no import here, so remove the entry."
+    if root == "ding":
+        like = f"ding_like.{rest}" if rest else "ding_like"
+        return (
+            f"It is one of DI-engine's; what is built in needs no import here, so remove the entry, or write '{like}'."
+        )
+    return "Put its folder beside the config file or install its package."
 
 
 class Registry:
@@ -78,12 +89,12 @@ class Registry:
         if name not in self._entries:
             known = ", ".join(self.query()) or "none"
             raise UnknownNameError(
-                f"no {self.kind} is called {name!r}.{suggest(name, self.query())} Known: {known}. A {self.kind} of "
-                "your own needs its module in import_names."
+                f"no {self.kind} is called {name!r}.{suggest(name, self.query())} Known: {known}. "
+                f"{'An' if self.kind[0] in 'aeiou' else 'A'} {self.kind} of your own needs its module in import_names."
             )
         return self._entries[name]
 
-    def build(self, name: str, *args: Any, import_names: Iterable[str] = (), **kwargs: Any) -> Any:
+    def build(self, name: str, /, *args: Any, import_names: Iterable[str] = (), **kwargs: Any) -> Any:
         """`get(name)(*args, **kwargs)`; an error raised by the constructor passes through as it is."""
         make: Callable = self.get(name, import_names)
         return make(*args, **kwargs)

@@ -177,3 +177,15 @@ def test_an_error_inside_a_config_file_comes_out_as_it_is(tmp_path):
     with pytest.raises(ZeroDivisionError):
         read_config(py)
     assert "raising_config" not in sys.modules
+
+
+def test_sys_exit_in_a_config_is_an_error_of_that_file(tmp_path):
+    py = _write(tmp_path / "exits.py", "import sys\nsys.exit(0)\n")
+    with pytest.raises(ConfigError, match=r"exits\.py called sys\.exit\(0\); a config is imported"):
+        read_config(py)
+
+
+@pytest.mark.parametrize("value", [3, ["dqn"], "dqn"])
+def test_a_policy_that_is_no_section_is_named(value):
+    with pytest.raises(ConfigError, match=r"config: policy is a \w+ \(.*\), wanted a section such as dict"):
+        read_config({"policy": value})

@@ -2,6 +2,7 @@ import pytest
 
 import ding_like.utils.log as log
 from ding_like.config import ConfigError, drop_obsolete, fill_aliases, resolve_aliases
+from ding_like.utils import ENV_REGISTRY
 
 DEFAULTS = {
     "env": {"collector_env_num": 8, "evaluator_env_num": 8, "n_evaluator_episode": 8},
@@ -91,6 +92,53 @@ def test_obsolete_keys_are_dropped_and_said_once(caplog):
 def test_an_obsolete_key_that_asks_for_something_raises_naming_what_is_there(key, value, message):
     with pytest.raises(ConfigError, match=message):
         drop_obsolete({"policy": {"learn": {key: value}}})
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("env.norm_obs", {"use_norm": True}, "observations are normalised by policy.norm_obs.use_norm=True"),
+        ("env.norm_reward", {"use_norm": True, "reward_discount": 0.99}, "'reward_scale' or 'reward_clip'"),
+        ("env.frame_stack", 4, "type='frame_stack', n=4"),
+        ("policy.learn.learner.hook.load_ckpt_before_run", "a.pth.tar", "'a.pth.tar' asks .* give --load-path"),
+        ("policy.other.replay_buffer.type", "priority", "'priority' asks .* named in replay_buffer.type"),
+        ("policy.other.eps.collect", 0.2, "0.2 asks .* epsilon follows start, end and decay"),
+    ],
+)
+def test_keys_of_di_engine_that_ask_for_something_say_where_it_is_asked_for_here(path, value, message):
+    with pytest.raises(ConfigError, match=f"{path}: .*{message}"):
+        drop_obsolete(set_in(path, value))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("env.norm_obs", {"use_norm": False}),
+        ("env.norm_reward", {"use_norm": False, "reward_discount": 0.99}),
+        ("env.norm_obs", False),
+        ("env.frame_stack", 1),
+        ("env.is_train", True),
+        ("policy.learn.learner.hook.save_ckpt_after_run", True),
+        ("policy.learn.learner.hook.load_ckpt_before_run", ""),
+        ("policy.other.replay_buffer.type", "advanced"),
+    ],
+)
+def test_keys_of_di_engine_that_change_nothing_are_dropped_and_said(path, value, caplog):
+    assert drop_obsolete(set_in(path, value)) == {}
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [path]
+
+
+def test_flags_that_a_registered_env_may_read_are_left_to_it():
+    ENV_REGISTRY.register("reads_frame_stack", object)
+    user = {"env": {"type": "reads_frame_stack", "frame_stack": 4, "is_train": True}}
+    assert drop_obsolete(user) == user
+
+
+def set_in(path, value):
+    """A config that holds one value, at a dotted path."""
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    return value
 
 
 def test_messages_may_be_collected_instead_of_raised():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ding_like.config import ConfigError
-from ding_like.config.yaml_io import dump_yaml, parse_yaml
+from ding_like.config.yaml_io import dump_yaml, load_yaml, parse_yaml
 
 
 @pytest.mark.parametrize(
@@ -90,3 +90,28 @@ _scalars = (
 def test_dump_then_parse_gives_the_same_value_and_types(value):
     got = parse_yaml(dump_yaml(value))
     assert repr(got) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            "a: 1\nb: caf\xe9\n".encode("latin-1"),
+            r"c\.yaml: not UTF-8 text \(byte 0xe9 at position 11\); save it as UTF-8",
+        ),
+        (b"a: 1\nb: x\0y\n", r"c\.yaml, line 2: holds the character '\\x00', which no YAML may hold"),
+        (b"a: 1\n? [1, 2]\n: 3\n", r"c\.yaml, line 2: a key is a list; wanted a word or a number"),
+        (b"? {a: 1}\n: 3\n", r"c\.yaml, line 1: a key is a mapping; wanted a word or a number"),
+        (b"env: &a {x: *a}\n", r"c\.yaml: an alias \(\*\) puts a section inside itself"),
+        (b"env: &a [1, [*a]]\n", r"c\.yaml: an alias \(\*\) puts a section inside itself"),
+        (b"[" * 5000, r"c\.yaml: sections are nested too deep"),
+    ],
+)
+def test_a_file_that_no_config_can_be_is_named_with_the_cause(tmp_path, data, message):
+    (tmp_path / "c.yaml").write_bytes(data)
+    with pytest.raises(ConfigError, match=message):
+        load_yaml(tmp_path / "c.yaml")
+
+
+def test_an_alias_may_stand_in_two_places():
+    assert parse_yaml("a: &x {k: 1}\nb: *x\nc: [*x, *x]\n") == {"a": {"k": 1}, "b": {"k": 1}, "c": [{"k": 1}] * 2}

@@ -9,6 +9,7 @@ from gymnasium import spaces
 import ding_like.utils.log as log
 from ding_like.config import ALIASES, CfgDict, ConfigError, join_config, walk
 from ding_like.config.checks import at_least
+from ding_like.config.paths import set_path
 from ding_like.entry.build import (
     Components,
     build,
@@ -421,3 +422,37 @@ def test_the_argument_wins_over_the_seed_of_a_config_which_wins_over_zero(caplog
         assert choose_seed(cfg, 3) == 3
     assert cfg.seed == 3
     assert "seed: the run takes 3, which it was called with; the config's 7 is not used" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        ("env.type", 3, "env.type: got 3, wanted a name, such as 'CartPole-v1'"),
+        ("env.type", ["CartPole-v1"], "env.type: got .*, wanted a name"),
+        ("env_manager", "base", r"env_manager: got 'base', wanted a section, such as dict\(type='base'\)"),
+        ("replay_buffer", "x", r"replay_buffer: got 'x', wanted a section, such as dict\(type='x'\)"),
+        ("env", 3, "env: got 3, wanted a section"),
+        ("env.import_names", [3], r"env.import_names: got \[3\], wanted a list of module names"),
+        ("policy.import_names", "mine", r"policy.import_names: got 'mine', .* such as \['mine'\]"),
+        ("exp_name", "a\0b", r"exp_name: got 'a\\x00b', .*NUL"),
+        ("env_manager.type", "subprocess", "got 'subprocess'; envs are stepped in this process .* write 'base'"),
+        ("env_manager.type", "async_subprocess", "write 'base'"),
+        ("policy", 3, "policy is a int .3., wanted a section"),
+    ],
+)
+def test_what_has_a_wrong_form_is_named_with_path_value_and_wanted(path, value, says):
+    cfg = CfgDict(join_config(*tiny_config()))
+    set_path(cfg, path, value)
+    with pytest.raises(ConfigError, match=says):
+        full_config(cfg)
+
+
+def test_sets_given_as_one_string_are_refused():
+    with pytest.raises(ConfigError, match=r"sets: got the string 'a=b', wanted a list of them: \['a=b'\]"):
+        full_config(tiny_config(), sets="a=b")
+
+
+def test_the_env_that_runs_is_named_where_it_is_not_the_configs():
+    env = AnySpace(spaces.Box(-1, 1, (2,)), spaces.Box(-1, 1, (2,)))
+    with pytest.raises(ConfigError, match="env 'AnySpace' has Box"):
+        build(full_config(tiny_config()), 0, env)

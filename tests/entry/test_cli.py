@@ -10,6 +10,7 @@ import ding_like
 from ding_like.config import ConfigError
 from ding_like.entry import build, cli, eval_entry, serial_entry
 from ding_like.entry.run_folder import RunFolderError
+from ding_like.entry.stop import Terminated
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +97,7 @@ def test_wrong_usage_says_what_is_wrong_and_exits_with_2(runs, capsys, argv, mes
 def test_a_users_mistake_is_one_line_and_exit_1(monkeypatch, capsys, error):
     _fails_with(monkeypatch, error)
     assert cli.main(["-m", "serial", "-c", "x.py"]) == 1
-    assert capsys.readouterr().err == f"Error: {error}\n"
+    assert capsys.readouterr().err.splitlines()[0] == f"Error: {error}"
 
 
 def test_debug_shows_the_traceback_of_a_mistake_too(monkeypatch, capsys):
@@ -133,7 +134,7 @@ def test_a_plain_error_is_a_message_only_if_our_code_raised_it_on_purpose(tmp_pa
         monkeypatch.setattr(serial_entry, "serial_pipeline", lambda _, f=function, **__: namespace[f]())
         assert cli.main(["-m", "serial", "-c", "x.py"]) == 1
         err = capsys.readouterr().err
-        assert err == shown if shown else "Traceback" in err
+        assert err.startswith(shown) if shown else "Traceback" in err
 
 
 def test_ctrl_c_exits_with_130(monkeypatch, capsys):
@@ -172,3 +173,44 @@ def test_the_command_line_starts_without_torch():
     env = {**os.environ, "PYTHONPATH": str(Path(ding_like.__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_the_place_in_a_users_own_file_is_told_also_where_it_is_the_cause(tmp_path, monkeypatch, capsys):
+    mine = tmp_path / "mine.py"
+    mine.write_text("def step():\n    raise ValueError('boom')\n")
+    namespace = {}
+    exec(compile(mine.read_text(), str(mine), "exec"), namespace)
+
+    def pipeline(*_, **__):
+        try:
+            namespace["step"]()
+        except ValueError as err:
+            raise ConfigError("it raised boom") from err
+
+    monkeypatch.setattr(serial_entry, "serial_pipeline", pipeline)
+    monkeypatch.setattr(cli, "_PACKAGE", str(Path(__file__).parent))  # where `pipeline` lies
+    real = Path(cli.__file__).parents[1]
+    monkeypatch.setattr(cli.sysconfig, "get_path", lambda name, get=cli.sysconfig.get_path: str(real))
+    assert cli.main(["-m", "serial", "-c", "x.py"]) == 1
+    err = capsys.readouterr().err
+    assert err == f"Error: it raised boom\n  in {mine}, line 2, in step (--debug shows the traceback)\n"
+
+
+def test_an_error_of_the_packages_own_names_no_file(tmp_path, capsys):
+    assert cli.main(["-m", "serial", "-c", str(tmp_path / "no.yaml")]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("Error: config file") and len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("code", [0, None, 3])
+def test_sys_exit_in_a_run_is_an_error(monkeypatch, capsys, code):
+    _fails_with(monkeypatch, SystemExit(code))
+    assert cli.main(["-m", "serial", "-c", "x.py"]) == 1
+    shown = "" if code is None else code
+    assert f"Error: the run's own code called sys.exit({shown}), which ends nothing here" in capsys.readouterr().err
+
+
+def test_sigterm_exits_with_143(monkeypatch, capsys):
+    _fails_with(monkeypatch, Terminated("SIGTERM"))
+    assert cli.main(["-m", "serial", "-c", "x.py"]) == 143
+    assert "Terminated." in capsys.readouterr().err

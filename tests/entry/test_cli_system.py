@@ -66,17 +66,20 @@ def test_a_run_leaves_its_folder_and_can_be_evaluated_and_run_again(folder, caps
     assert again == lines
 
 
-def test_ctrl_c_writes_a_checkpoint_and_the_result_and_exits_with_130(folder):
+@pytest.mark.parametrize(
+    ("sent", "code", "said"), [(signal.SIGINT, 130, "Interrupted."), (signal.SIGTERM, 143, "Terminated.")]
+)
+def test_ctrl_c_and_sigterm_write_a_checkpoint_and_the_result(folder, sent, code, said):
     run = subprocess.Popen([*DING, "-m", "serial", "-c", "c.yaml"], env=ENV, stderr=subprocess.PIPE, text=True)
     metrics, deadline = folder / "run" / "metrics.jsonl", time.monotonic() + 40
     while not metrics.exists() or metrics.read_text().count("\n") < 3:
         assert run.poll() is None, run.stderr.read()
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    run.send_signal(signal.SIGINT)
+    run.send_signal(sent)
     _, err = run.communicate(timeout=20)
-    assert run.returncode == 130
-    assert "Interrupted." in err
+    assert run.returncode == code
+    assert said in err
     assert "Traceback" not in err
     result = json.loads((folder / "run" / "result.json").read_text())
     assert (folder / "run" / "ckpt" / f"iteration_{result['train_iter']}.pth.tar").is_file()
@@ -129,3 +132,21 @@ def test_modules_beside_the_config_and_in_the_working_folder_are_found(folder):
     assert done.returncode == 0, done.stderr
     assert done.stdout == "my_key 3\n"
     assert "policy.my_key: unknown key" in done.stderr
+
+
+def test_a_disk_that_takes_no_more_ends_the_run_by_name_and_never_hangs(folder):
+    """A limit on the size of a file stands for a full disk; metrics.jsonl is the first to meet it."""
+    limited = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (60000, 60000));"
+        "from ding_like.entry.cli import main; sys.exit(main())"
+    )
+    line = "-m serial -c c.yaml --set policy.learn.learner.hook.log_show_after_iter=1 --env-step 20000"
+    done = subprocess.run(
+        [sys.executable, "-c", limited, *line.split()], env=ENV, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Error: run/metrics.jsonl cannot be written: File too large; free some space" in done.stderr
+    assert "Traceback" not in done.stderr
+    result = json.loads((folder / "run" / "result.json").read_text())
+    assert (folder / "run" / "ckpt" / f"iteration_{result['train_iter']}.pth.tar").is_file()
+    assert not list((folder / "run").rglob("*.part"))

@@ -8,6 +8,7 @@ import torch
 from ding_like.config import ConfigError
 from ding_like.entry import eval as evaluate
 from ding_like.entry import serial_pipeline
+from ding_like.model import DQN
 from ding_like.torch_utils.checkpoint import CheckpointError
 from tests.envs.toys import Count
 from tests.helpers import Constant, ding, metrics, tiny_config
@@ -82,3 +83,11 @@ def test_the_command_ends_with_one_json_line_in_a_new_process(trained, in_tmp):
     assert done.returncode == 0, done.stderr
     got = json.loads(done.stdout)
     assert got == {"eval_value": trained["eval_value"], "eval_value_raw": trained["eval_value_raw"], "n_episode": 3}
+
+
+def test_a_network_that_comes_as_an_object_is_not_checked_against_the_default_one():
+    main, create = tiny_config(model=dict(mine=1))
+    net = DQN(4, 2, [8])
+    assert evaluate((main, create), model=net)["n_episode"] == 3
+    with pytest.raises(ConfigError, match=r"policy.model.mine: model 'dqn' has no such argument"):
+        evaluate((main, create), load_path=LAST)

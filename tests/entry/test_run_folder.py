@@ -90,3 +90,21 @@ def test_a_place_that_cannot_be_written_is_named_with_the_cause(tmp_path):
     (folder.path / "result.json").mkdir()
     with pytest.raises(RunFolderError, match=r"cannot be written: Is a directory"):
         folder.save_result(**RESULT)
+
+
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert RunFolder("~/x").path == tmp_path / "x"
+
+
+def test_a_result_that_does_not_fit_the_disk_leaves_no_part(tmp_path, monkeypatch):
+    folder = RunFolder(tmp_path / "run")
+
+    def full(path, *_, **__):
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_text", full)
+    with pytest.raises(RunFolderError, match=r"result .*result\.json cannot be written: No space.*; free some space"):
+        folder.save_result(**RESULT)
+    assert os.listdir(folder.path) == ["ckpt"]

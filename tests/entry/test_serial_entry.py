@@ -11,7 +11,7 @@ from ding_like.config.yaml_io import dump_yaml
 from ding_like.entry import serial_pipeline
 from ding_like.entry.run_folder import RunFolderError
 from ding_like.model.template.q_learning import DQN
-from ding_like.torch_utils.checkpoint import load_checkpoint
+from ding_like.torch_utils.checkpoint import CheckpointError, load_checkpoint
 from ding_like.utils import HOOK_REGISTRY
 from ding_like.worker import LearnerHook
 from tests.envs.toys import Count, CountDict
@@ -330,3 +330,42 @@ def test_normaliser_statistics_survive_a_new_process(in_tmp):
     done = ding("-m", "eval", "-c", "run/total_config.yaml", "-s", 0, "--load-path", ckpt, cwd=in_tmp)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["eval_value"] == last["eval_value"]
+
+
+@pytest.fixture
+def checkpoint(in_tmp):
+    run(tiny_config(), exp_name="a", max_train_iter=3)
+    return torch.load("a/ckpt/iteration_3.pth.tar", weights_only=True)
+
+
+def test_a_checkpoint_without_target_network_starts_it_from_the_online_one(checkpoint, caplog):
+    del checkpoint["state"]["target_model"]
+    torch.save(checkpoint, "b.tar")
+    with caplog.at_level("INFO", logger="ding_like"):
+        policy = run(tiny_config(), exp_name="b", load_path="b.tar", max_train_iter=0)
+    state = policy.learn_mode.state_dict()
+    assert fingerprint(state["target_model"]["model"]) == fingerprint(dict(checkpoint["state"]["model"]))
+    assert "it holds no target network, which starts as a copy of the online one" in caplog.text
+
+
+@pytest.mark.parametrize("part", ["target_model", "optimizer"])
+@pytest.mark.parametrize("value", [{}, {"model": {}}, 3, {"param_groups": 3, "type": "adam"}])
+def test_an_odd_part_of_a_checkpoint_is_an_error_with_its_path(part, value, checkpoint, in_tmp):
+    checkpoint["state"][part] = value
+    torch.save(checkpoint, "b.tar")
+    with pytest.raises(CheckpointError, match=r"checkpoint b\.tar does not fit this config: "):
+        run(tiny_config(), exp_name="b", load_path="b.tar")
+    assert not (in_tmp / "b").exists()
+
+
+def test_sys_exit_in_a_hook_is_an_error_and_the_results_are_kept(in_tmp):
+    class Exits(LearnerHook):
+        def __call__(self, learner):
+            if learner.train_iter == 4:
+                raise SystemExit(0)
+
+    HOOK_REGISTRY.register("exits", Exits)
+    with pytest.raises(RuntimeError, match=r"called sys\.exit\(0\)"):
+        run(tiny_config(learn=dict(learner=dict(hooks=[dict(type="exits")]))))
+    assert result("run")["train_iter"] == 4
+    assert (in_tmp / "run/ckpt/iteration_4.pth.tar").is_file()

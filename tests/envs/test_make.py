@@ -89,7 +89,7 @@ def test_missing_module_and_missing_package_are_named(monkeypatch):
     with (
         pytest.raises(UnknownNameError, match="MiniGrid-Nowhere")
         if _has("minigrid")
-        else pytest.raises(ImportError, match=r"pip install 'ding_like\[minigrid\]'")
+        else pytest.raises(ImportError, match=r"needs the package 'minigrid': pip install 'minigrid'")
     ):
         make_env({"type": "MiniGrid-Nowhere-v0"})
 
@@ -208,9 +208,20 @@ def test_ding_env_wrapper_takes_an_instance_or_an_id():
     assert env.reset(seed=0)[0].shape == (4,) and isinstance(env.action_space, spaces.Discrete)
     assert DingEnvWrapper(cfg={"env_id": "CartPole-v1"}).spec.id == "CartPole-v1"
     instance = CountDict()
-    assert DingEnvWrapper(instance) is instance
+    assert DingEnvWrapper(instance).unwrapped is instance
     with pytest.raises(ValueError, match="neither an env nor a cfg"):
         DingEnvWrapper()
+
+
+def test_a_subclass_of_ding_env_wrapper_overrides_its_step():
+    class Doubled(DingEnvWrapper):
+        def step(self, action):
+            obs, reward, *ends = super().step(action)
+            return obs, 2 * reward, *ends
+
+    env = make_env({}, "collect", lambda cfg: Doubled(cfg={"type": "CartPole-v1"}))
+    env.reset(seed=0)
+    assert env.step(0)[1] == 2.0
 
 
 def test_made_env_steps_exactly_as_gymnasium_makes_it():

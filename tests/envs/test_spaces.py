@@ -48,12 +48,22 @@ def test_model_is_told_of_every_action_space(space, spec):
         ),
         (spaces.Tuple((spaces.Sequence(BOX),)), ["obs.0", "Sequence", "fixed length"]),
         (spaces.Box(0, 1, ()), ["obs", "(1,)"]),
+        (spaces.Text(9), ["obs is a Text space", "encode it as numbers"]),
     ],
 )
 def test_space_that_cannot_be_batched_is_named_with_what_to_do(space, words):
     with pytest.raises(TypeError) as error:
         model_shapes(space, spaces.Discrete(2))
     assert all(word in str(error.value) for word in words)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [spaces.Text(9), spaces.Tuple((BOX, spaces.Text(9))), spaces.Dict({"a": spaces.Dict({"b": spaces.Text(9)})})],
+)
+def test_select_obs_is_proposed_only_where_it_can_drop_the_entry(space):
+    with pytest.raises(TypeError, match=r"encode it as numbers in the env$"):
+        model_shapes(space, spaces.Discrete(2))
 
 
 def test_unserved_action_space_is_named():

@@ -1,5 +1,7 @@
 """From `policy.model` to a network: every wrong argument by its full path."""
 
+import sys
+
 import pytest
 from torch import nn
 
@@ -104,3 +106,9 @@ def test_an_unknown_network_is_named():
     for build in (lambda s: model_mistakes(s, default), lambda s: make_model(s, default, SHAPES)):
         with pytest.raises(UnknownNameError, match=r"no model is called 'dqm'. Did you mean 'dqn'"):
             build({"type": "dqm"})
+
+
+def test_import_names_without_a_type_are_imported_too(in_tmp):
+    (in_tmp / "my_parts_of_a_model.py").write_text("")
+    assert model_mistakes({"import_names": ["my_parts_of_a_model"]}, default) == []
+    assert sys.modules.pop("my_parts_of_a_model")

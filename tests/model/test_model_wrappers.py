@@ -5,12 +5,13 @@ import pytest
 import torch
 from torch import nn
 
+from ding_like.data import ArrayDict
 from ding_like.model import model_wrap
 from ding_like.model.normalizer import NormalizedModel
 from ding_like.model.template.q_learning import DQN
 from ding_like.model.wrapper import ModelWrapper, register_wrapper
 from ding_like.utils import UnknownNameError
-from tests.helpers import Constant, chi_limit, chi_square
+from tests.helpers import Constant, chi_limit, chi_square, make_policy
 
 N = 20000
 
@@ -163,6 +164,40 @@ def test_target_assign_copies_at_every_freq_th_update():
     target.update(source, direct=True)
     assert weights(target) == [7, 7]
     assert not any(p.requires_grad for p in target.parameters())
+
+
+class Noisy(nn.Module):
+    """Dropout and batch-norm after a linear layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 2))
+
+    def forward(self, x):
+        return {"logit": self.layers(x)}
+
+
+def test_a_target_network_makes_no_noise_and_follows_the_statistics():
+    source, x = Noisy(), torch.randn(6, 4)
+    target = model_wrap(Noisy(), wrapper_name="target", update_type="assign", update_kwargs={"freq": 1})
+    for _ in range(3):
+        source(10 + x)
+        target.update(source)
+    assert source.training and torch.equal(target.forward(x)["logit"], target.forward(x)["logit"])
+    one_by_one = torch.cat([target.forward(row[None])["logit"] for row in x])
+    torch.testing.assert_close(target.forward(x)["logit"], one_by_one)
+    torch.testing.assert_close(target.forward(x)["logit"], source.eval()(x)["logit"])
+
+
+def test_the_targets_of_a_policy_stay_without_noise_while_it_learns():
+    policy, x = make_policy(model=Noisy(), obs_shape=4, learn={"target_update_freq": 1}), torch.randn(6, 4)
+    for _ in range(2):
+        policy.learn_mode.forward(
+            ArrayDict(obs=x, next_obs=x, action=torch.zeros(6, dtype=int), reward=torch.ones(6), discount=torch.ones(6))
+        )
+        assert policy.get_model().training
+        says = [policy._target_model.forward(x)["logit"] for _ in range(2)]
+        torch.testing.assert_close(says[0], says[1], rtol=0, atol=0)
 
 
 def test_target_momentum_has_its_closed_form():

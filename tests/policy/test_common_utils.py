@@ -20,9 +20,31 @@ def rows(reward=None, **more):
     ]
 
 
-def test_a_collated_tree_passes_unchanged():
-    tree = ArrayDict(obs=torch.zeros(2, 3))
-    assert default_preprocess_learn(tree) is tree
+def test_a_collated_tree_keeps_its_arrays_and_gets_a_weight_and_a_float_done():
+    tree = ArrayDict(obs=torch.zeros(2, 3), reward=torch.ones(2, 1), done=torch.tensor([True, False]))
+    out = default_preprocess_learn(tree, use_nstep=True)
+    assert out["obs"] is tree["obs"] and out["reward"] is tree["reward"]
+    assert out["weight"] is None and (1 - out["done"]).tolist() == [0, 1]
+    assert tree["done"].dtype == torch.bool and "weight" not in tree
+    assert default_preprocess_learn(tree, ignore_done=True)["done"].tolist() == [0, 0]
+
+
+def test_a_collated_tree_keeps_its_weight_and_needs_no_done():
+    weight = torch.tensor([0.5, 1.0])
+    out = default_preprocess_learn({"obs": torch.zeros(2, 3), "weight": weight})
+    assert out["weight"] is weight and "done" not in out
+
+
+def test_what_is_neither_a_list_nor_a_dictionary_passes_unchanged():
+    data = (torch.zeros(2), torch.ones(2))
+    assert default_preprocess_learn(data) is data
+
+
+def test_read_only_rows_of_a_collector_are_collated_without_a_warning(recwarn):
+    row = np.arange(3, dtype=np.float32)
+    row.flags.writeable = False
+    assert default_preprocess_learn([{"obs": row}])["obs"].tolist() == [[0, 1, 2]]
+    assert not recwarn.list
 
 
 def test_a_list_is_collated_with_float_flags_and_flat_rewards():

@@ -105,3 +105,67 @@ def test_state_of_another_network_names_every_difference_and_loads_nothing():
     good = nn.Linear(2, 3).state_dict()
     load_model_state(model, good, "x.tar")
     torch.testing.assert_close(model.state_dict(), good)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (dict(policy=3), "its 'policy' is 3, wanted a policy's name"),
+        (dict(counters=[1]), r"its 'counters' is \[1\], wanted whole numbers"),
+        (dict(counters={"train_iter": "x"}), "its 'counters' is"),
+        (dict(state=[]), "its 'state' is a list, wanted a dict"),
+        (dict(state={}), "its state's 'model' is a NoneType, wanted tensors by name"),
+        (dict(state={"model": {1: 2}}), "its state's 'model' is a dict, wanted tensors by name"),
+    ],
+)
+@pytest.mark.parametrize("wanted", ["dqn", None])
+def test_a_part_that_is_missing_or_odd_is_named(path, change, says, wanted):
+    good = dict(format="ding_like checkpoint", policy="dqn", counters=COUNTERS, state=state())
+    torch.save({**good, **change}, path)
+    with pytest.raises(CheckpointError, match=says):
+        load_checkpoint(path, wanted)
+    torch.save({"format": "ding_like checkpoint"}, path)
+    with pytest.raises(CheckpointError, match="is not complete"):
+        load_checkpoint(path, wanted)
+
+
+@pytest.mark.parametrize(
+    ("bias", "says"),
+    [
+        (3, "bias is a int, wanted a tensor"),
+        (torch.zeros(3, dtype=torch.int64), "bias is of torch.int64, .*; this model wants torch.float32"),
+        (torch.zeros(3, dtype=torch.complex64), "bias is of torch.complex64"),
+        (torch.zeros(3).to_sparse(), "torch.sparse_coo"),
+        (torch.tensor([0.0, float("nan"), 0.0]), "holds numbers that are not finite, in bias"),
+    ],
+)
+def test_a_tensor_of_another_kind_or_not_finite_is_named_and_nothing_is_loaded(bias, says):
+    model = nn.Linear(2, 3)
+    before = model.weight.detach().clone()
+    with pytest.raises(CheckpointError, match=says):
+        load_model_state(model, {**nn.Linear(2, 3).state_dict(), "bias": bias}, "x.tar")
+    assert torch.equal(model.weight, before)
+
+
+def test_double_weights_load_into_a_float_model():
+    model = nn.Linear(2, 3)
+    load_model_state(model, nn.Linear(2, 3).double().state_dict(), "x.tar")
+    assert model.weight.dtype == torch.float32
+
+
+def test_the_refusal_of_foreign_objects_advises_no_unsafe_way(path):
+    torch.save({"format": "ding_like checkpoint", "state": nn.Linear(1, 1)}, path)
+    with pytest.raises(CheckpointError, match="other objects than tensors and plain types") as caught:
+        load_checkpoint(path)
+    assert "weights_only" not in str(caught.value)
+
+
+def test_an_interrupt_while_writing_leaves_no_part(path, monkeypatch):
+    def interrupted(content, where):
+        where.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save_checkpoint(path, "dqn", state(), COUNTERS)
+    assert list(path.parent.iterdir()) == []

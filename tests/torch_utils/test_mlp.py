@@ -10,7 +10,7 @@ from torch import nn
 
 from ding_like.model.normalizer import NormalizedModel
 from ding_like.model.template.q_learning import DQN
-from ding_like.torch_utils import MLP, FlatOptimizer
+from ding_like.torch_utils import MLP, DiscreteHead, FlatOptimizer, VectorEncoder
 from ding_like.torch_utils.network.mlp import make_activation
 
 X = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
@@ -146,3 +146,103 @@ def test_activations_by_name_class_and_module():
         MLP([4, 2], "rellu")
     with pytest.raises(ValueError, match="norm_type is 'BN'"):
         MLP([4, 2], norm_type="BN")
+
+
+def replaced_layer(net):
+    net.encoder.main[0] = nn.Linear(4, 16)
+
+
+def replaced_activation(net):
+    net.encoder.main[1] = nn.Tanh()
+
+
+def replaced_head(net):
+    net.head = DiscreteHead(8, 3, layer_num=0)
+
+
+def replaced_encoder(net):
+    net.encoder = VectorEncoder(4, [8])
+
+
+def added_layer(net):
+    net.encoder.main.append(nn.Linear(8, 8))
+
+
+def replaced_parameter(net):
+    net.encoder.main[0].weight = nn.Parameter(torch.ones(16, 4))
+
+
+def linear_head(net):
+    net.head = nn.Linear(8, 3)
+
+
+def plain_encoder(net):
+    net.encoder.main = nn.Sequential(nn.Linear(4, 8), nn.GELU())
+
+
+def spectral_norm(net):
+    nn.utils.parametrizations.spectral_norm(net.encoder.main[0])
+
+
+def weight_norm(net):
+    nn.utils.parametrizations.weight_norm(net.head.Q[0])
+
+
+def without_bias(net):
+    net.encoder.main[0] = nn.Linear(4, 16, bias=False)
+
+
+def bias_taken_away(net):
+    net.encoder.main[0].bias = None
+
+
+def layer_norm_without_scale(net):
+    net.encoder.main.insert(1, nn.LayerNorm(16, elementwise_affine=False))
+
+
+class Doubling(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def own_layer(net):
+    net.encoder.main[0] = Doubling(4, 16)
+
+
+STILL_NUMPY = [replaced_layer, replaced_activation, replaced_head, replaced_encoder, added_layer, replaced_parameter]
+IN_TORCH = [linear_head, plain_encoder, spectral_norm, weight_norm, without_bias, bias_taken_away, own_layer]
+
+
+@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize("change", [*STILL_NUMPY, *IN_TORCH, layer_norm_without_scale], ids=lambda f: f.__name__)
+def test_numpy_follows_layers_that_are_replaced_after_construction(change, used):
+    net = DQN(4, 3, [16, 8], dueling=False).eval()
+    before = net.numpy_forward(X)["logit"] if used else None
+    change(net)
+    net.eval()
+    assert net.numpy_ready() == (change in STILL_NUMPY)
+    for _ in range(2):
+        after = assert_numpy_equals_torch(net)
+    assert before is None or change is weight_norm or np.abs(after - before).max() > 1e-4
+    for p in net.parameters():
+        p.data = p.data + 0.5
+    assert np.abs(assert_numpy_equals_torch(net) - after).max() > 1e-4
+
+
+def test_numpy_is_not_ready_for_a_subclass_with_a_forward_of_its_own():
+    class Doubled(DQN):
+        def forward(self, x):
+            return {"logit": 2 * super().forward(x)["logit"]}
+
+    assert not Doubled(4, 3, [16]).numpy_ready()
+
+
+def test_a_mistake_inside_the_numpy_forward_is_not_hidden():
+    class Broken(VectorEncoder):
+        def numpy_forward(self, x):
+            return x.no_such_attribute
+
+    net = DQN(4, 3, [8])
+    net.encoder = Broken(4, [8])
+    with pytest.raises(AttributeError, match="no_such_attribute"):
+        net.numpy_forward(X)

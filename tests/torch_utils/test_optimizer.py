@@ -186,3 +186,106 @@ def test_mistakes_are_named():
         FlatOptimizer([])
     with pytest.raises(ValueError, match="several dtypes"):
         FlatOptimizer([*net().parameters(), *net().double().parameters()])
+
+
+def test_step_hooks_of_torch_are_told_of_every_step_and_change_nothing():
+    """Adam steps by its functional form unless somebody listens."""
+    torch.manual_seed(0)
+    heard, nets = [], [nn.Linear(3, 2) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    optimizers = [FlatOptimizer(net.parameters(), "adam", 0.1) for net in nets]
+    optimizers[1].torch_optimizer.register_step_post_hook(lambda *_: heard.append(1))
+    for _ in range(4):
+        x = torch.randn(5, 3)
+        for net, optimizer in zip(nets, optimizers):
+            optimizer.zero_grad()
+            net(x).square().mean().backward()
+            optimizer.step()
+    assert len(heard) == 4
+    assert torch.equal(nets[0].weight, nets[1].weight)
+    assert optimizers[0].state_dict()["state"][0]["step"] == 4
+
+
+def train(model, opt, steps=1):
+    for step in range(steps):
+        opt.zero_grad()
+        loss(model, step).backward()
+        opt.step()
+
+
+def double(model):
+    model.double().float()
+
+
+def other_memory(model):
+    model[2].bias.data = model[2].bias.data.clone()
+
+
+def assigned(model):
+    model.load_state_dict({k: v.clone() for k, v in model.state_dict().items()}, assign=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (double, "given other memory"),
+        (other_memory, "given other memory"),
+        (assigned, r"load_state_dict\(assign=True\)"),
+    ],
+)
+def test_a_step_that_would_not_move_the_model_is_a_named_error(change, says):
+    model = net()
+    opt = FlatOptimizer(model.parameters())
+    train(model, opt, 2)
+    change(model)
+    with pytest.raises(RuntimeError, match=f"would not move the model: .*{says}.*make a new FlatOptimizer"):
+        train(model, opt)
+    opt = FlatOptimizer(model.parameters())
+    before = copy.deepcopy(model)
+    train(model, opt)
+    assert (model[0].weight != before[0].weight).any()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.to("cpu"),
+        lambda m: m.float(),
+        lambda m: m.share_memory(),
+        lambda m: m.load_state_dict(net(3).state_dict()),
+        lambda m: m.zero_grad(set_to_none=True),
+    ],
+)
+def test_what_leaves_the_parameters_in_place_is_no_error(change):
+    model = net()
+    opt = FlatOptimizer(model.parameters())
+    train(model, opt)
+    change(model)
+    before = copy.deepcopy(model)
+    train(model, opt)
+    assert (model[0].weight != before[0].weight).any()
+
+
+@pytest.mark.parametrize("model_first", [True, False])
+def test_a_deep_copy_with_the_model_trains_that_copy_and_with_the_same_numbers(model_first):
+    model = net()
+    opt = FlatOptimizer(model.parameters(), "adam", 0.01, grad_clip_norm=0.5, betas=(0.5, 0.9))
+    train(model, opt, 3)
+    opt.param_groups[0]["lr"] = 0.02
+    pair = copy.deepcopy((model, opt) if model_first else (opt, model))
+    twin, twin_opt = pair if model_first else pair[::-1]
+    frozen = copy.deepcopy(model)
+    train(twin, twin_opt, 2)
+    assert_same(model, frozen, 0)
+    assert (twin[0].weight != model[0].weight).any()
+    train(model, opt, 2)
+    assert_same(model, twin, 0)
+
+
+@pytest.mark.parametrize(("kind", "other"), [("adam", "adamw"), ("adamw", "adam"), ("sgd", "rmsprop")])
+def test_state_of_another_type_of_optimiser_is_refused_by_name(kind, other):
+    state = FlatOptimizer(net().parameters(), kind).state_dict()
+    with pytest.raises(ValueError, match=f"state is of type '{kind}', this optimiser of type '{other}'"):
+        FlatOptimizer(net().parameters(), other).load_state_dict(state)
+    with pytest.raises(ValueError, match="state is of type None"):
+        FlatOptimizer(net().parameters(), kind).load_state_dict({"state": {}, "param_groups": []})

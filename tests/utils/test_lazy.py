@@ -24,8 +24,6 @@ def test_every_name_that_a_package_offers_exists(name):
 
 
 def test_helpers_that_need_no_torch_load_none():
-    code = (
-        "import sys, ding_like.rl_utils; from ding_like.utils import list_split; print('torch' in sys.modules)"
-    )
+    code = "import sys, ding_like.rl_utils; from ding_like.utils import list_split; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -203,3 +203,38 @@ def test_on_a_terminal_it_draws_one_line_at_most_four_times_a_second(monkeypatch
     progress.close()
     assert len(draws) == 3
     assert draws[0].startswith("envstep 250/1,000 | 1,000 steps/s | train_iter 0 | ETA 0:00:00")
+
+
+def _full(*_, **__):
+    raise OSError(28, "No space left on device")
+
+
+def test_events_that_cannot_be_written_are_dropped_once_and_the_run_goes_on(tmp_path, caplog, monkeypatch):
+    """A writer whose thread died of a full disk would wait for ever; here the failure is seen where it happens."""
+    logger = Logger(tmp_path, console=False)
+    logger.log({"a": 1.0}, 1, 1, "learner")
+    logger.log({"a": 2.0}, 2, 2, "learner")
+    monkeypatch.setattr(logger._events._writer, "write_event", _full)
+    for step in range(3, 50):
+        logger.log({"a": 1.0}, step, step, "learner")
+    logger.close()
+    assert len(_lines(tmp_path)) == 49
+    assert len(caplog.records) == 1
+    assert "log cannot be written: No space left on device; the run goes on without it" in caplog.text
+
+
+def test_events_that_cannot_be_flushed_at_the_end_are_said(tmp_path, caplog, monkeypatch):
+    logger = Logger(tmp_path, console=False)
+    logger.log({"a": 1.0}, 1, 1, "learner")
+    logger.log({"a": 2.0}, 2, 2, "learner")
+    monkeypatch.setattr(logger._events._writer, "close", _full)
+    logger.close()
+    assert "the run goes on without it" in caplog.text
+
+
+def test_metrics_that_cannot_be_written_are_an_error_that_names_the_file(tmp_path):
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    logger = Logger(tmp_path, tensorboard=False, console=False)
+    with pytest.raises(log.RunFolderError, match=r"metrics\.jsonl cannot be written: No space .*; free some space"):
+        logger.log({"a": 1.0}, 1, 1, "learner")
+    logger.close()

@@ -89,3 +89,26 @@ def test_suggestions_are_near_or_absent():
 def test_every_built_in_name_loads(kind):
     for name in REGISTRIES[kind]._builtin:
         assert REGISTRIES[kind].get(name) is not None
+
+
+def test_a_constructor_may_take_an_argument_called_name(registry):
+    registry.register("named", lambda name: name)
+    assert registry.build("named", name="x") == "x"
+
+
+def test_the_article_of_a_kind_is_right():
+    with pytest.raises(UnknownNameError, match=r"An env_manager of your own needs its module in import_names"):
+        Registry("env_manager").get("x")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("dizoo.classic_control.cartpole.envs.cartpole_env", "need no import here, so remove the entry"),
+        ("ding.policy.dqn", "remove the entry, or write 'ding_like.policy.dqn'"),
+        ("my_no_such", "Put its folder beside the config file"),
+    ],
+)
+def test_what_to_do_about_a_missing_module_depends_on_whose_it_is(name, says):
+    with pytest.raises(ImportError, match=says):
+        import_modules([name])

@@ -9,7 +9,7 @@ from ding_like.config import CfgDict
 from ding_like.data import ArrayDict
 from ding_like.utils.seed import episode_seed
 from ding_like.worker import Evaluator
-from tests.envs.toys import Count
+from tests.envs.toys import Count, CountDict
 from tests.helpers import Constant, fingerprint, make_collector, make_manager, make_policy
 
 
@@ -129,9 +129,44 @@ def test_actions_are_the_deterministic_ones():
     assert env.actions == [1] * 12
 
 
-def test_a_return_that_is_not_finite_is_named_with_its_column():
-    with pytest.raises(FloatingPointError, match="return of evaluation env column 1 is not finite"):
-        evaluator(Spy(), Count(2), Count(3, reward=np.nan), n=2).evaluate()
+class Sick(Count):
+    """`Count` whose observation or reward is bad at step `at` of its episode number `episode`."""
+
+    def __init__(self, n, bad, at, episode=1, reward=False):
+        super().__init__(n)
+        self.bad, self.at, self.episode, self.sick_reward = bad, at, episode, reward
+
+    def _now(self):
+        return self.resets == self.episode and self.t == self.at
+
+    def _see(self):
+        obs = super()._see()
+        if self._now() and not self.sick_reward:
+            obs[0] = self.bad
+        return obs
+
+    def step(self, action):
+        obs, reward, *rest = super().step(action)
+        return obs, self.bad if self._now() and self.sick_reward else reward, *rest
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(("what", "at"), [("obs", 0), ("obs", 2), ("reward", 2), ("reward", 4)])
+@pytest.mark.parametrize("episode", [1, 2])
+def test_an_observation_or_reward_that_is_not_finite_is_named_with_column_and_step(bad, what, at, episode):
+    sick = Sick(4, bad, at, episode, what == "reward")
+    with pytest.raises(FloatingPointError, match=rf"^{what} of evaluation env column 1 is not finite at step {at} "):
+        evaluator(Spy(), Count(2), sick, n=4).evaluate()
+
+
+def test_an_entry_of_a_dict_observation_that_is_not_finite_is_named():
+    class SickDict(CountDict):
+        def _see(self):
+            obs = super()._see()
+            return {**obs, "a": {"b": obs["a"]["b"] + (np.nan if self.t == 1 else 0)}}
+
+    with pytest.raises(FloatingPointError, match=r"^obs\.a\.b of evaluation env column 0 is not finite at step 1 "):
+        evaluator(Spy(), SickDict(3), n=1).evaluate()
 
 
 def test_stop_value_is_reached_from_it_on():
@@ -144,3 +179,17 @@ def test_stop_value_is_reached_from_it_on():
 def test_wrong_numbers_are_named(cfg):
     with pytest.raises(ValueError, match=r"n_evaluator_episode is \d+, eval_freq is \d+; wanted at least 1 of each"):
         evaluator(Spy(), Count(2), **cfg)
+
+
+def test_an_episode_that_does_not_end_is_said_while_the_evaluation_waits(monkeypatch, caplog):
+    monkeypatch.setattr("ding_like.worker.collector.evaluator.ENDLESS", 4)
+    policy = make_policy()
+    evaluator = Evaluator(
+        policy._cfg.eval.evaluator | {"n_episode": 1}, make_manager(Count(9), role="eval"), policy.eval_mode
+    )
+    with caplog.at_level("WARNING", logger="ding_like"):
+        assert evaluator.evaluate()["eval_length"] == 9
+    assert [r.message.split(";")[0] for r in caplog.records] == [
+        "evaluation: env column 0 has played 4 steps without an end",
+        "evaluation: env column 0 has played 8 steps without an end",
+    ]

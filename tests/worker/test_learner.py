@@ -141,3 +141,10 @@ def test_wrong_hooks_are_named():
         learner(hook={"log_show_after_iter": 0})
     with pytest.raises(ValueError, match="save_ckpt_after_iter is 0"):
         learner(save=print, hook={"save_ckpt_after_iter": 0})
+
+
+def test_a_loss_that_still_has_its_graph_is_checked_and_logged_without_a_warning(recwarn):
+    log = Log()
+    mode = Mode(total_loss=torch.ones((), requires_grad=True) * 2)
+    learner(mode, log, hook={"log_show_after_iter": 1}).train(batch(), 0)
+    assert log.lines[0][3]["total_loss"] == 2.0 and not recwarn.list

@@ -16,6 +16,8 @@ from ding_like.envs.spaces import LeafBatch, obs_batch
 from ding_like.utils import ENV_MANAGER_REGISTRY
 from ding_like.utils.seed import episode_seed
 
+NUMBERS = "biuf"  # kinds of dtypes: bool, integers, floats
+
 
 @ENV_MANAGER_REGISTRY.register("base")
 class BaseEnvManager:
@@ -63,10 +65,9 @@ class BaseEnvManager:
         self._lengths = np.zeros(self.env_num, np.int64)
         self._waiting: set[int] = set()
         self._make(env_fns)
+        self.env_name = self._names[0]
         self.observation_space = self._envs[0].observation_space
         self.action_space = self._envs[0].action_space
-        # Arrays take a path without calls; everything else is written entry by entry.
-        self._shape = self._obs.shape if isinstance(self._obs, LeafBatch) and self._obs.shape else None
         self._action_shape = self.action_space.shape
         self._discrete = isinstance(self.action_space, spaces.Discrete)
         self._steps = [env.step for env in self._envs]
@@ -137,9 +138,7 @@ class BaseEnvManager:
             self._check_running(columns)
         every = self._columns if columns is None else [int(b) for b in columns]
         obs, rewards, terminated, truncated, infos = self._step_all(every, self._action_rows(action, len(every)))
-        reward = np.array(rewards)
-        if reward.shape != (len(every),):
-            self._reject_reward(every, rewards)
+        reward = self._reward(every, rewards)
         if columns is None:
             self._returns += reward
             self._lengths += 1
@@ -149,13 +148,17 @@ class BaseEnvManager:
             self._lengths[every] += 1
             self.ready_obs = _copy(self.ready_obs)
             tree_write(self.ready_obs, every, obs)
-        if True in terminated or True in truncated:
-            flags = np.array(terminated, bool), np.array(truncated, bool)
+        n = len(every)
+        try:
+            going_on = terminated.count(False) == truncated.count(False) == n
+        except ValueError:  # an array of several flags
+            going_on = False
+        if going_on:
+            done, flags = np.zeros(n, bool), (np.zeros(n, bool), np.zeros(n, bool))
+        else:
+            flags = self._flags(every, "terminated", terminated), self._flags(every, "truncated", truncated)
             done = flags[0] | flags[1]
             self._end(every, done, infos)
-        else:
-            n = len(every)
-            done, flags = np.zeros(n, bool), (np.zeros(n, bool), np.zeros(n, bool))
         return EnvTimestep(obs, reward.astype(np.float32), done, Infos(infos), *flags)
 
     def _step_all(self, columns: Sequence[int], actions: Sequence) -> tuple[Any, list, list, list, list]:
@@ -164,18 +167,17 @@ class BaseEnvManager:
         obs = self._obs.empty(n)
         rewards: list[Any] = [None] * n
         terminated, truncated, infos = rewards.copy(), rewards.copy(), rewards.copy()
-        write, shape = self._obs.write, self._shape
+        write, array = self._obs.write, np.ndarray
+        shape, dtype = (self._obs.shape, self._obs.kind_dtype) if isinstance(self._obs, LeafBatch) else (None, None)
         steps = self._steps if columns is self._columns else [self._steps[b] for b in columns]
         j = 0
         try:
             for j, step in enumerate(steps):
                 o, rewards[j], terminated[j], truncated[j], infos[j] = step(actions[j])
-                if shape is None:
-                    write(obs, j, o)
-                elif getattr(o, "shape", None) == shape:
-                    obs[j] = o
+                if type(o) is array and o.dtype is dtype and o.shape == shape:
+                    obs[j] = o  # `write` without the call
                 else:
-                    self._obs.check(o)
+                    write(obs, j, o)
         except Exception as err:
             raise self._error(columns[j], f"step({actions[j]!r})", err) from err
         return obs, rewards, terminated, truncated, infos
@@ -206,10 +208,16 @@ class BaseEnvManager:
 
     def _episode(self, b: int, info: dict) -> dict:
         total = raw = float(self._returns[b])
-        if "episode" in info:
-            raw = float(info["episode"]["r"])
-        elif "eval_episode_return" in info:
-            raw = float(np.asarray(info["eval_episode_return"]).reshape(()))
+        if not isinstance(info, dict):
+            raise self._error(b, "step()", TypeError(f"info is a {type(info).__name__}; wanted a dict"))
+        statistics = info.get("episode")  # of RecordEpisodeStatistics, or a name of the env's own
+        try:
+            if isinstance(statistics, dict) and "r" in statistics:
+                raw = _number(statistics["r"])
+            elif "eval_episode_return" in info:
+                raw = _number(info["eval_episode_return"])
+        except (TypeError, ValueError) as err:
+            raise self._error(b, "reading the return in its info", err) from err
         numbers = {k: float(v) for k, v in info.items() if isinstance(v, (bool, int, float, np.number, np.bool_))}
         return {
             "column": b,
@@ -247,17 +255,40 @@ class BaseEnvManager:
         if waiting:
             raise EnvError(f"the episodes of columns {waiting} have ended; call reset({waiting}) or leave them out")
 
-    def _reject_reward(self, columns: Sequence[int], rewards: list) -> None:
-        for b, reward in zip(columns, rewards):
-            if np.ndim(reward) != 0:
-                cause = TypeError(f"the reward has shape {np.shape(reward)}; wanted one number")
-                raise self._error(b, "step()", cause)
+    def _reward(self, columns: Sequence[int], rewards: list) -> np.ndarray:
+        """The rewards as numbers `[b]`. Raises EnvError naming the column of one that is none."""
+        try:
+            reward = np.array(rewards)
+            if reward.dtype.kind in NUMBERS and reward.shape == (len(columns),):
+                return reward
+        except (TypeError, ValueError):  # shapes that do not fit together
+            pass
+        for b, one in zip(columns, rewards):
+            self._check_number(b, "the reward", one)
+        return np.array(rewards, np.float64)
+
+    def _flags(self, columns: Sequence[int], name: str, flags: list) -> np.ndarray:
+        """One flag of every column as bools `[b]`. Raises EnvError naming the column of one that is none."""
+        for b, flag in zip(columns, flags):
+            if flag is not True and flag is not False:
+                self._check_number(b, name, flag)
+        return np.array(flags, bool)
+
+    def _check_number(self, b: int, what: str, value: Any) -> None:
+        array = np.asarray(value)
+        if array.dtype.kind not in NUMBERS or array.shape != ():
+            found = f"has shape {array.shape}" if array.shape else f"is {value!r}"
+            raise self._error(b, "step()", TypeError(f"{what} {found}; wanted one number or bool"))
 
     def _error(self, b: int, call: str, cause: Exception) -> EnvError:
         at = f" after {self._lengths[b]} steps of its episode" if self._running else ""
         return EnvError(
             f"env '{self._names[b]}', column {b} ({self.role}): {call} raised {type(cause).__name__}{at}: {cause}"
         )
+
+
+def _number(value: Any) -> float:
+    return float(np.asarray(value).reshape(()))
 
 
 def _copy(tree: Any) -> Any:

@@ -12,7 +12,7 @@ from torch import nn
 from ding_like.config.checks import at_least, list_of, one_of, optional
 from ding_like.torch_utils.network.encoder import make_encoder
 from ding_like.torch_utils.network.head import DiscreteHead, DuelingHead
-from ding_like.torch_utils.network.mlp import ACTIVATIONS, numpy_forward, numpy_ready
+from ding_like.torch_utils.network.mlp import ACTIVATIONS, numpy_ready, through_torch
 from ding_like.utils import MODEL_REGISTRY
 
 
@@ -70,9 +70,14 @@ class DQN(nn.Module):
     def numpy_forward(self, x: np.ndarray) -> dict[str, np.ndarray]:
         """As `forward`, on NumPy views of the parameters; equal to it to float32 rounding.
 
-        Parts without a NumPy form run in torch.
+        A network whose parts were replaced by others without a NumPy forward runs in torch.
         """
         if x.dtype != np.float32:
             x = x.astype(np.float32)
-        parts = self._modules  # nn.Module's own look-up is slow
-        return {"logit": numpy_forward(parts["head"], numpy_forward(parts["encoder"], x))}
+        parts: Any = self._modules  # nn.Module's own look-up is slow
+        try:
+            return {"logit": parts["head"].numpy_forward(parts["encoder"].numpy_forward(x))}
+        except AttributeError:
+            if self.numpy_ready():  # then it is another mistake
+                raise
+            return through_torch(self, x)

@@ -136,7 +136,7 @@ class MultinomialSampleWrapper(ModelWrapper):
 
 @WRAPPER_REGISTRY.register("target")
 class TargetNetworkWrapper(ModelWrapper):
-    """A network that follows another.
+    """A network that follows another, in eval mode: dropout and batch-norm make no noise in what it says.
 
     Args:
         update_type: 'assign' copies everything every `freq`-th `update`; 'momentum' moves parameters by
@@ -161,7 +161,7 @@ class TargetNetworkWrapper(ModelWrapper):
         if not 0.0 < self._theta <= 1.0:
             raise ValueError(f"theta is {kwargs['theta']}; wanted more than 0 and at most 1")
         self._count = 0
-        net = self._network()
+        net = self._network().eval()
         for p in net.parameters():
             p.requires_grad_(False)
         self._parameters = dict(net.named_parameters())

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ding_like.torch_utils.network.mlp import MLP, make_activation, numpy_forward, numpy_ready
+from ding_like.torch_utils.network.mlp import MLP, make_activation, numpy_ready
 
 ONE_HOT, TUPLE = "@one_hot", "@tuple"
 LARGE_IMAGE = 36  # pixels: from here on the 8/4/3 kernels of Mnih 2015 fit
@@ -143,7 +143,8 @@ class VectorEncoder(nn.Module):
 
     def numpy_forward(self, x: np.ndarray) -> np.ndarray:
         """`[B, n] -> [B, hidden]` in NumPy."""
-        return numpy_forward(self._modules["main"], x)  # nn.Module's own look-up is slow
+        main: Any = self._modules["main"]  # nn.Module's own look-up is slow
+        return main.numpy_forward(x)
 
 
 class DictEncoder(nn.Module):

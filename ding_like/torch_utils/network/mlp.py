@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from ding_like.data import tree_map
+
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
     "tanh": nn.Tanh,
@@ -82,16 +84,16 @@ class MLP(nn.Sequential):
 
         The views follow in-place updates, moved storage and replaced layers; layers without a NumPy form run in torch.
         """
-        stale = list(self._modules.values()) != self._layers  # modules compare by identity
+        stale = self._modules != self._seen  # modules compare by identity
         try:
-            for table, name, at in self._owners:
-                if table[name].data_ptr() != at:  # another dtype or device, or an optimiser that flattened it
+            for table, weight_at, bias_at in self._places:  # moved: another dtype or device, a flattening optimiser
+                if table["weight"].data_ptr() != weight_at or table["bias"].data_ptr() != bias_at:
                     stale = True
                     break
-        except KeyError:  # a parametrization took the parameter away
+        except (KeyError, AttributeError):  # a parametrization took the parameter away, or it was set to None
             stale = True
         if stale and not self._look():
-            return _through_torch(self, x)
+            return through_torch(self, x)
         for weight, bias, norm, act in self._views:
             x = x @ weight
             x += bias
@@ -111,22 +113,22 @@ class MLP(nn.Sequential):
         plan = _numpy_plan(self._modules.values())
         if plan is None or any(p.device.type != "cpu" or p.dtype not in VIEWABLE for p in self.parameters()):
             return False
-        self._layers = list(self._modules.values())
+        self._seen.update(self._modules)
         for linear, norm, act in plan:
-            tables = [linear._parameters] + ([norm._parameters] if norm is not None else [])
-            self._owners += [(t, name, t[name].data_ptr()) for t in tables for name in ("weight", "bias")]
+            for layer in (linear,) if norm is None else (linear, norm):
+                self._places.append((layer._parameters, layer.weight.data_ptr(), layer.bias.data_ptr()))
             scaled = None if norm is None else (norm.weight.detach().numpy(), norm.bias.detach().numpy(), norm.eps)
             self._views.append((linear.weight.detach().numpy().T, linear.bias.detach().numpy(), scaled, act))
         return True
 
     def _forget(self) -> None:
-        self._layers: list = []
+        self._seen: dict = {}
         self._views: list[tuple] = []
-        self._owners: list[tuple[dict, str, int]] = []
+        self._places: list[tuple[dict, int, int]] = []
 
     def __getstate__(self) -> dict:
         # The views are of this object's memory; a copy makes its own.
-        return {**self.__dict__, "_layers": [], "_views": [], "_owners": []}
+        return {**self.__dict__, "_seen": {}, "_views": [], "_places": []}
 
 
 def _numpy_plan(layers: Iterable[Any]) -> list | None:
@@ -156,14 +158,8 @@ def numpy_ready(module: Any) -> bool:
     return ready is not None and ready()
 
 
-def numpy_forward(module: Any, x: np.ndarray) -> np.ndarray:
-    """`module.numpy_forward(x)`; through torch for a module that has none."""
-    if hasattr(type(module), "numpy_forward"):  # asked of the class: nn.Module's own look-up is slow
-        return module.numpy_forward(x)
-    return _through_torch(module, x)
-
-
-def _through_torch(module: nn.Module, x: np.ndarray) -> np.ndarray:
+def through_torch(module: nn.Module, x: np.ndarray) -> Any:
+    """`module(x)` without gradients, NumPy in and out."""
+    device = next((p.device for p in module.parameters()), None)
     with torch.inference_mode():
-        device = next((p.device for p in module.parameters()), None)
-        return module(torch.as_tensor(x, device=device)).cpu().numpy()
+        return tree_map(lambda t: t.cpu().numpy(), module(torch.as_tensor(x, device=device)))

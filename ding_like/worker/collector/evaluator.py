@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ding_like.data import tree_index
+from ding_like.data import tree_index, tree_paths
+from ding_like.utils.log import get_logger
+
+ENDLESS = 10_000  # steps of one episode after which an evaluation says that it waits
 
 
 class Evaluator:
@@ -44,22 +47,29 @@ class Evaluator:
         """Run the episodes. Returns `eval_value` (mean return through the eval wrappers), `eval_value_raw` (before any
         reward wrapper), `eval_value_std`, `eval_length`, `n_episode` and the list `returns`.
 
-        Raises FloatingPointError naming the column whose return is not finite.
+        Raises FloatingPointError naming column and step of an observation or reward that is not finite.
         """
         env, columns = self._env, self._env.env_num
         quota = np.full(columns, self.n_episode // columns)
         quota[: self.n_episode % columns] += 1
         active = np.flatnonzero(quota)
+        steps = np.zeros(columns, np.int64)  # of the running episodes
         env.launch(self._seed)
         self._policy.reset(None)
         done: list[dict] = []
         while len(active):
             everyone = len(active) == columns
             obs = env.ready_obs if everyone else tree_index(env.ready_obs, active)
+            _check_finite("obs", obs, active, steps)
             output = self._policy.forward(obs, data_id=active)
             timestep = env.step(output["action"], None if everyone else active)
+            steps[active] += 1
+            if steps[active[0]] % ENDLESS == 0:
+                self._warn_of_endless(active, steps)
+            _check_finite("reward", timestep.reward, active, steps)
             if timestep.done.any():
                 ended = active[timestep.done]
+                steps[ended] = 0
                 done += env.take_finished()
                 quota[ended] -= 1
                 again = ended[quota[ended] > 0]
@@ -68,12 +78,6 @@ class Evaluator:
                     self._policy.reset(again)
                 active = active[~np.isin(active, ended) | (quota[active] > 0)]
         returns = [episode["return_"] for episode in done]
-        bad = [episode["column"] for episode in done if not np.isfinite(episode["return_"])]
-        if bad:
-            raise FloatingPointError(
-                f"the return of evaluation env column {bad[0]} is not finite: a reward was NaN or infinite; "
-                "check the env"
-            )
         return {
             "eval_value": float(np.mean(returns)),
             "eval_value_raw": float(np.mean([episode["return_raw"] for episode in done])),
@@ -83,6 +87,26 @@ class Evaluator:
             "returns": returns,
         }
 
+    def _warn_of_endless(self, active: np.ndarray, steps: np.ndarray) -> None:
+        """Nothing else would tell of an env that does not end: evaluation waits for whole episodes."""
+        get_logger().warning(
+            f"evaluation: env column {active[0]} has played {steps[active[0]]:,} steps without an end; evaluation "
+            "waits for whole episodes, so give an env without end of its own a limit: env.max_episode_steps"
+        )
+
     def reached(self, value: float) -> bool:
         """Whether a mean return is at the stop value."""
         return self.stop_value is not None and value >= self.stop_value
+
+
+def _check_finite(name: str, tree: Any, columns: np.ndarray, steps: np.ndarray) -> None:
+    """Raises FloatingPointError where `tree [b]`, seen by `columns` after so many `steps`, holds NaN or infinity."""
+    leaves = (("", tree),) if type(tree) is np.ndarray else tree_paths(tree)
+    for path, leaf in leaves:
+        if leaf.dtype.kind == "f" and np.count_nonzero(finite := np.isfinite(leaf)) != leaf.size:
+            b = columns[np.argwhere(~finite)[0][0]]
+            field = f"{name}.{path}" if path else name
+            raise FloatingPointError(
+                f"{field} of evaluation env column {b} is not finite at step {steps[b]} of its episode: NaN or "
+                "infinity; check the env"
+            )

@@ -18,6 +18,8 @@ from ding_like.data import (
     tree_write,
 )
 
+NO_ENDS = np.empty(0, np.int64)
+
 
 class Slab:
     """`[capacity + 1, B]` rows; the first `carry` of a new block are the last ones of the block before.
@@ -34,6 +36,7 @@ class Slab:
         self.fresh = 0  # of these, rows that the block before showed too
         self._fields: dict[str, Any] = {}
         self._checked: list[tuple[str, np.ndarray, int]] = []
+        self._shown: dict[int, tuple[dict[str, Any], Any]] = {}  # views of the first n rows, by n: blocks are alike
         self._linked = False
         self._rows: Any = None
         self._ends: list[int] = []
@@ -49,8 +52,8 @@ class Slab:
         fields = self._fields
         if self._linked and (row.get("next_obs") is not timestep.obs or row.get("obs") is not obs):
             raise ValueError(
-                "_process_transition: the first row stored `obs` and `timestep.obs` themselves, this one another array; "
-                "store the same in every row, or a changed copy in every row"
+                "_process_transition: the first row stored `obs` and `timestep.obs` themselves, this one another "
+                "array; store the same in every row, or a changed copy in every row"
             )
         if len(row) != self._width:
             raise ValueError(
@@ -92,14 +95,15 @@ class Slab:
         if self._linked:
             tree_write(self._rows, rows, ready_obs)
         self._check_finite(rows)
-        if self._linked:
-            link = RowLink(
+        if rows not in self._shown:
+            self._shown[rows] = (
+                {name: tree_map(lambda a: _view(a, rows), field) for name, field in self._fields.items()},
                 tree_index(self._rows, slice(0, rows + 1)),
-                np.asarray(self._ends, np.int64),
-                list(self._finals),
-                self._columns,
             )
-        fields = {name: tree_map(lambda a: _view(a, rows), field) for name, field in self._fields.items()}
+        fields, obs_rows = self._shown[rows]
+        if self._linked:
+            ends = np.asarray(self._ends, np.int64) if self._ends else NO_ENDS
+            link = RowLink(obs_rows, ends, list(self._finals), self._columns)
         return Block(fields, rows - self.carry, link)
 
     def shift(self) -> None:

@@ -95,6 +95,8 @@ class Learner:
 
     def _check(self, info: dict[str, Any]) -> None:
         loss = info.get("total_loss")
+        if isinstance(loss, torch.Tensor):
+            loss = loss.detach()
         if loss is not None and not math.isfinite(float(loss)):
             raise FloatingPointError(
                 f"the loss is {float(loss)} at train_iter {self.train_iter}, env step {self.envstep}. The last "

@@ -24,6 +24,11 @@ class FinalTable:
         self._values: Any = buffer_from_example(example, 0)
         self._size = 0
 
+    @property
+    def empty(self) -> bool:
+        """Whether it holds nothing."""
+        return len(self._free) == self._size
+
     def clear(self, start: int, stop: int) -> None:
         """Forget the entries of flat rows `[start, stop)`."""
         span = self.slot[start:stop]
@@ -42,8 +47,10 @@ class FinalTable:
 
     def patch(self, out: Any, rows: np.ndarray) -> None:
         """Overwrite those entries of `out [n]` whose flat row in `rows [n]` ended an episode."""
+        if self.empty:
+            return
         slots = self.slot.take(rows, mode="wrap")
-        if slots.max() >= 0:
+        if np.maximum.reduce(slots) >= 0:
             hit = (slots >= 0).nonzero()[0]
             chosen = slots[hit]
             tree_map(lambda to, value: to.__setitem__(hit, value.take(chosen, 0)), out, self._values)
@@ -143,8 +150,9 @@ class Ring:
         if self._hop is not None:
             _write(self._hop.reshape(self._rows, self.columns), spans, link.hop)
         b = self.columns
-        for start, stop, _ in self._spans(self._cursor, total - 1):
-            self._finals.clear(start * b, stop * b)
+        if not self._finals.empty:
+            for start, stop, _ in self._spans(self._cursor, total - 1):
+                self._finals.clear(start * b, stop * b)
         for flat, obs in zip(link.ends.tolist(), link.finals):
             t, column = divmod(flat, b)
             if t < total - 1:
@@ -209,7 +217,10 @@ class Ring:
 
     def gather(self, address: np.ndarray) -> ArrayDict:
         """Items at flat rows `address [n]`, as fresh numpy fields `[n, ...]`, with `next_obs`."""
-        out = {name: _take(value, address) for name, value in self._flat.items()}
+        out = {
+            name: value.take(address, 0, None, "wrap") if type(value) is np.ndarray else _take(value, address)
+            for name, value in self._flat.items()
+        }
         if self._finals is not None:
             b = self.columns
             end = address if self._hop is None else address + (self._hop.take(address) - 1) * b
@@ -258,5 +269,5 @@ def _write(field: Any, spans: list[tuple[int, int, slice]], value: Any) -> None:
 def _take(value: Any, address: np.ndarray) -> Any:
     """Rows at `address`, which may run past the end by less than one round."""
     if type(value) is np.ndarray:
-        return value.take(address, 0, mode="wrap")
+        return value.take(address, 0, None, "wrap")
     return tree_map(lambda a: a.take(address, 0, mode="wrap"), value)
