@@ -11,7 +11,7 @@ main_config = dict(
     policy=dict(
         nstep=5,
         discount_factor=0.99,
-        norm_obs=dict(use_norm=True),  # with LayerNorm what makes it quick: 10 of 10 seeds, without both 1 of 3
+        norm_obs=dict(use_norm=True),  # with LayerNorm what makes it quick
         model=dict(encoder_hidden_size_list=[128, 128], dueling=False, head_layer_num=0, norm_type="LN"),
         learn=dict(update_per_collect=8, batch_size=128, learning_rate=1e-3, target_theta=0.01, grad_clip_norm=10.0),
         collect=dict(n_sample=16),

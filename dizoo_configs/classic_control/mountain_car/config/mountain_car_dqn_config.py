@@ -12,7 +12,7 @@ main_config = dict(
         nstep=3,
         discount_factor=0.99,
         random_collect_size=1000,
-        norm_obs=dict(use_norm=True),  # velocities are below 0.07: without it the goal is hardly ever learned
+        norm_obs=dict(use_norm=True),  # velocities are below 0.07
         model=dict(encoder_hidden_size_list=[128, 128], dueling=False, head_layer_num=0, norm_type="LN"),
         learn=dict(update_per_collect=8, batch_size=128, learning_rate=1e-3, target_theta=0.01, grad_clip_norm=10.0),
         collect=dict(n_sample=16),
