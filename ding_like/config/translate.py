@@ -181,7 +181,8 @@ def drop_obsolete(
     told: list[str] = [] if mistakes is None else mistakes
     result = CfgDict(copy.deepcopy(dict(dict_items(user))))
     cfg_types = [Obsolete(path, _NO_READER) for path, _ in walk(result) if path.split(".")[-1] == "cfg_type"]
-    own_env = get_path(result, "env.type", None) in ENV_REGISTRY
+    env_type = get_path(result, "env.type", None)
+    own_env = isinstance(env_type, str) and env_type in ENV_REGISTRY
     for path, says, harmless in [*OBSOLETE, *cfg_types, *(() if own_env else ENV_FLAGS)]:
         if _is_known(path, defaults or {}):
             continue
