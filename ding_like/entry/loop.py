@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ding_like.entry.build import Components
-from ding_like.utils.log import Logger
+from ding_like.utils.log import Logger, get_logger
 from ding_like.utils.progress import Progress
 from ding_like.worker import Learner
 
@@ -65,6 +65,11 @@ class SyncLoop:
             self.progress.update(collector.envstep, learner.train_iter)
         if self._evaluated_at != learner.train_iter:
             self.evaluate()
+        if learner.train_iter == 0 and self.max_train_iter > 0:
+            get_logger().warning(
+                f"no gradient step was taken: {store.count} items were collected in {collector.envstep} env steps, a "
+                f"batch is {batch_size}; raise --env-step, or lower policy.learn.batch_size or policy.nstep"
+            )
         learner.call_hook("after_run")
 
     def evaluate(self) -> None:

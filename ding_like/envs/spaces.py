@@ -71,6 +71,8 @@ def obs_spec(space: spaces.Space, path: str = "obs") -> Any:
     key;
     Tuple: `{'@tuple': [...]}`. Raises TypeError for spaces that cannot be batched, naming the key.
     """
+    if isinstance(space, (spaces.Dict, spaces.Tuple)) and not len(space.spaces):
+        raise TypeError(f"{path} is an empty {type(space).__name__} space; a policy needs something to see")
     if isinstance(space, spaces.Dict):
         return {k: obs_spec(s, f"{path}.{k}") for k, s in children(space)}
     if isinstance(space, spaces.Tuple):
@@ -83,6 +85,8 @@ def obs_spec(space: spaces.Space, path: str = "obs") -> Any:
     assert space.shape is not None
     if len(space.shape) == 0:
         raise TypeError(f"{path} is a {type(space).__name__} of shape (); wanted at least one axis: use shape (1,)")
+    if 0 in space.shape:
+        raise TypeError(f"{path} is an empty {type(space).__name__} space of shape {space.shape}; leave it out")
     return int(space.shape[0]) if len(space.shape) == 1 else [int(n) for n in space.shape]
 
 

@@ -369,3 +369,10 @@ def test_sys_exit_in_a_hook_is_an_error_and_the_results_are_kept(in_tmp):
         run(tiny_config(learn=dict(learner=dict(hooks=[dict(type="exits")]))))
     assert result("run")["train_iter"] == 4
     assert (in_tmp / "run/ckpt/iteration_4.pth.tar").is_file()
+
+
+def test_a_run_that_never_trains_says_so(in_tmp, caplog):
+    with caplog.at_level("WARNING", logger="ding_like"):
+        serial_pipeline(tiny_config(), sets=["policy.learn.batch_size=150"], max_env_step=20)
+    # three collects of 8 items; one row of 2 columns waits for its future
+    assert "no gradient step was taken: 24 items were collected in 26 env steps, a batch is 150" in caplog.text

@@ -3,7 +3,7 @@ import pytest
 from gymnasium import spaces
 
 from ding_like.envs import check_obs, model_shapes
-from ding_like.envs.spaces import buffer_dtype, obs_batch, to_gymnasium
+from ding_like.envs.spaces import buffer_dtype, obs_batch, obs_spec, to_gymnasium
 
 BOX = spaces.Box(-1, 1, (3,), np.float32)
 IMAGE = spaces.Box(0, 255, (4, 8, 8), np.uint8)
@@ -141,3 +141,16 @@ def test_batch_keeps_structure_and_values():
     for b, obs in enumerate(rows):
         np.testing.assert_array_equal(tree["a"][0][b], obs["a"][0])
         assert tree["a"][1][b] == obs["a"][1]
+
+
+@pytest.mark.parametrize(
+    ("space", "says"),
+    [
+        (spaces.Box(0, 1, (0,)), r"obs is an empty Box space of shape \(0,\)"),
+        (spaces.Dict({"a": spaces.Dict({})}), r"obs\.a is an empty Dict space"),
+        (spaces.Tuple(()), "obs is an empty Tuple space"),
+    ],
+)
+def test_an_empty_observation_space_is_named(space, says):
+    with pytest.raises(TypeError, match=says):
+        obs_spec(space)
