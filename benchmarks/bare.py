@@ -24,11 +24,11 @@ class BareEnvs:
             self.obs[column] = env.reset()[0] if terminated or truncated else obs
 
 
-def mlp(sizes: list[int]) -> nn.Sequential:
-    """Linear layers with ReLU between them."""
+def mlp(sizes: list[int], activation: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:
+    """Linear layers with an activation between them."""
     layers: list[nn.Module] = []
     for into, out in pairwise(sizes):
-        layers += [nn.Linear(into, out), nn.ReLU()]
+        layers += [nn.Linear(into, out), activation()]
     return nn.Sequential(*layers[:-1])
 
 
@@ -80,6 +80,10 @@ class FlatAdam:
 
     def zero_grad(self) -> None:
         self.flat.grad.zero_()
+
+    def clip(self, norm: float) -> None:
+        """Scale the gradient to this norm at most."""
+        self.flat.grad.mul_((norm / (torch.linalg.vector_norm(self.flat.grad) + 1e-6)).clamp_(max=1.0))
 
     def step(self) -> None:
         self._adam.step()

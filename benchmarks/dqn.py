@@ -62,8 +62,11 @@ class StartMark(LearnerHook):
         StartMark.at = time.perf_counter()
 
 
-def library(steps: int) -> float:
-    """Env steps/s of `serial_pipeline`, random steps included, evaluations and set-up not."""
+def timed_run(cfg: dict, steps: int) -> float:
+    """Env steps/s of `serial_pipeline`, random steps included, evaluations and set-up not.
+
+    The config has the hook `benchmark_start` and evaluates at start and end only.
+    """
     evaluations, evaluate = [], Evaluator.evaluate
 
     def timed(self: Evaluator) -> dict:
@@ -75,7 +78,7 @@ def library(steps: int) -> float:
     Evaluator.evaluate = timed
     try:
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-            serial_pipeline(config(steps), max_env_step=steps, exp_name=f"{folder}/run")
+            serial_pipeline(cfg, max_env_step=steps, exp_name=f"{folder}/run")
     finally:
         Evaluator.evaluate = evaluate
     (_, first), (end, _) = evaluations
@@ -151,7 +154,10 @@ def main() -> None:
         at_least=False,
     )
     report("DQN learner step, batch 128", "us", updates, [step])
-    runs = {"serial_pipeline": lambda: library(options.steps), "bare loop": lambda: bare_loop(options.steps)}
+    runs = {
+        "serial_pipeline": lambda: timed_run(config(options.steps), options.steps),
+        "bare loop": lambda: bare_loop(options.steps),
+    }
     results = interleave(runs, options.rounds)
     checks = [Check("serial_pipeline, env steps/s", median(results, "serial_pipeline"), 4050, at_least=True)]
     report("DQN on CartPole-v1, learning included", "env steps/s", results, checks, steps=options.steps)

@@ -84,8 +84,8 @@ def policy_config(cls=DQNPolicy, **over):
     )
 
 
-def make_policy(cls=DQNPolicy, obs_shape=1, action_shape=2, model=None, seed=0, fields=None, **over):
-    shapes = {"obs_shape": obs_shape, "action_shape": action_shape}
+def make_policy(cls=DQNPolicy, obs_shape=1, action_shape=2, model=None, seed=0, fields=None, shapes=None, **over):
+    shapes = {"obs_shape": obs_shape, "action_shape": action_shape, **(shapes or {})}
     over.setdefault("model", {"encoder_hidden_size_list": [8]})
     return cls(policy_config(cls, **over), model, fields, seed=seed, shapes=shapes)
 

@@ -44,7 +44,9 @@ def at_least(low: int) -> Check:
 
 def one_of(*names: Any, or_a: tuple[type, ...] = ()) -> Check:
     """Return the check for one of some names, or an object of the types `or_a`."""
-    told = f"one of {', '.join(map(repr, names))}" + "".join(f", or a {kind.__name__}" for kind in or_a)
+    told = f"{'one of ' * (len(names) > 1)}{', '.join(map(repr, names))}" + "".join(
+        f", or a {kind.__name__}" for kind in or_a
+    )
     return Check(lambda value: isinstance(value, or_a) or value in names, told, names)
 
 

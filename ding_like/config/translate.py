@@ -114,7 +114,7 @@ OBSOLETE = (
     Obsolete("env.manager.shared_memory", "an env manager chooses by itself how observations travel"),
     Obsolete("env.manager.auto_reset", "the role of a manager says it"),
     *(Obsolete(f"env.manager.{key}", _NO_READER) for key in _MANAGER_KEYS),
-    Obsolete("policy.on_policy", "the policies here are off-policy", (False,)),
+    Obsolete("policy.on_policy", "the policy says it itself"),
     Obsolete("policy.command", _NO_READER),
     Obsolete("policy.load_path", "give --load-path, or the argument load_path"),
     Obsolete("policy.unroll_len", _SINGLE, (1,)),

@@ -123,10 +123,17 @@ class Block(ArrayDict):
         return Block(dict.items(self), self.starts, self.link)
 
     def flat(self) -> ArrayDict:
-        """Every item on its own: fields `[starts * B, ...]`, `next_obs` included; copies."""
+        """Every item on its own: fields `[starts * B, ...]`, `next_obs` included; copies.
+
+        Rows whose `mask` is 0 are no transitions: they are left out, and the field with them.
+        """
         n = self.starts
         fields = {k: v for k, v in dict.items(self.unlinked()) if v is not None}
-        return ArrayDict(tree_map(lambda a: a[:n].reshape((-1,) + a.shape[2:]).copy(), fields))
+        mask = fields.pop("mask", None)
+        if mask is None:
+            return ArrayDict(tree_map(lambda a: a[:n].reshape((-1,) + a.shape[2:]).copy(), fields))
+        real = mask[:n] > 0
+        return ArrayDict(tree_map(lambda a: a[:n][real], fields))
 
 
 def _shows(field: Any, rows: Any) -> bool:

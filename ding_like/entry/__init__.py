@@ -2,12 +2,12 @@
 
 from typing import Any
 
-__all__ = ["eval", "serial_pipeline"]
+__all__ = ["eval", "serial_pipeline", "serial_pipeline_onpolicy"]
 
 
 def __getattr__(name: str) -> Any:
     """Entries load on first use, so that the command line starts without torch."""
-    if name == "serial_pipeline":
+    if name in ("serial_pipeline", "serial_pipeline_onpolicy"):  # one loop serves both
         from ding_like.entry.serial_entry import serial_pipeline
 
         return serial_pipeline

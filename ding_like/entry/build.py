@@ -23,6 +23,7 @@ from ding_like.config import (
 )
 from ding_like.entry.checks import check_hooks, check_spaces, form_mistakes, value_mistakes
 from ding_like.envs import ENV_CONFIG
+from ding_like.envs.env_manager.base_env_manager import BaseEnvManager
 from ding_like.envs.make import env_builder, make_env_fns
 from ding_like.policy import Policy
 from ding_like.utils import (
@@ -47,7 +48,7 @@ TOP_CONFIG: dict = dict(
         import_names=[],  # modules that register policies, hooks and model wrappers of your own
     ),
     replay_buffer=dict(
-        type="replay",  # the store's registered name
+        type=None,  # the store's registered name; None takes the policy's own (replay, or rollout where on-policy)
     ),
 )
 
@@ -95,6 +96,7 @@ def full_config(
     if told:
         raise ConfigError("\n".join(told))
     policy_cls = policy_class(user)
+    _choose_store(user, policy_cls)
     defaults = config_defaults(user, policy_cls)
     mistakes: list[str] = []
     user = drop_obsolete(user, defaults, mistakes)
@@ -111,6 +113,31 @@ def full_config(
         rules=lambda cfg: mistakes + value_mistakes(cfg, defaults, policy_cls, own_model),
     )
     return fill_aliases(merged)
+
+
+def _choose_store(user: CfgDict, policy_cls: type) -> None:
+    """Write the store of the policy into a config that names none.
+
+    Raises ConfigError for one of our stores that the policy cannot train from.
+    """
+    served = getattr(policy_cls, "stores", Policy.stores)
+    on_policy, asked = served[0] == "rollout", get_path(user, "policy.on_policy", None)
+    if isinstance(asked, bool) and asked != on_policy:
+        raise ConfigError(
+            f"policy.on_policy: got {asked}, but policy '{user.policy.type}' is {'on' if on_policy else 'off'}-policy; "
+            "remove the key"
+        )
+    section = user.setdefault("replay_buffer", CfgDict())
+    name = section.get("type")
+    if name is None:
+        section["type"] = served[0]
+        return
+    store = BUFFER_REGISTRY.get(name)
+    if _ours(store) and store not in [BUFFER_REGISTRY.get(one) for one in served]:
+        raise ConfigError(
+            f"replay_buffer.type: got '{name}', wanted {' or '.join(repr(one) for one in served)}, which policy "
+            f"'{user.policy.type}' trains from; leave the key out to take it"
+        )
 
 
 def _owners(user: CfgDict, policy_cls: type) -> dict[str, Any]:
@@ -130,7 +157,7 @@ def _owners(user: CfgDict, policy_cls: type) -> dict[str, Any]:
 
 
 def _type_of(user: Any, section: str) -> str:
-    return (user.get(section) or {}).get("type", TOP_CONFIG[section]["type"])
+    return (user.get(section) or {}).get("type") or TOP_CONFIG[section]["type"]
 
 
 def choose_seed(cfg: CfgDict, seed: int | None) -> int:
@@ -236,15 +263,15 @@ def build_evaluator(cfg: CfgDict, manager: Any, policy: Policy, seed: int) -> Ev
 def _manager(cfg: CfgDict, role: str, env_setting: Any, num: int | None = None) -> Any:
     if num is None:
         num = cfg.env.collector_env_num if role == "collect" else cfg.env.evaluator_env_num
-    evaluating = role == "eval"
-    return ENV_MANAGER_REGISTRY.build(
-        cfg.env_manager.type,
-        make_env_fns(cfg.env, num, role, env_setting),
-        cfg.env.manager,
-        role=role,
-        auto_reset=not evaluating,
-        seed_every_episode=evaluating,
-    )
+    evaluating, cls = role == "eval", ENV_MANAGER_REGISTRY.get(cfg.env_manager.type)
+    native = getattr(cls, "native", False)
+    if native and not evaluating:
+        return cls.from_config(cfg.env, cfg.env.manager, num, role, env_setting)
+    if native:  # whole episodes of single columns, reset by hand
+        cls, env_fns, manager_cfg = BaseEnvManager, cls.eval_env_fns(cfg.env, num, env_setting), None
+    else:
+        env_fns, manager_cfg = make_env_fns(cfg.env, num, role, env_setting), cfg.env.manager
+    return cls(env_fns, manager_cfg, role=role, auto_reset=not evaluating, seed_every_episode=evaluating)
 
 
 def eval_manager(cfg: CfgDict, env_setting: Any = None) -> Any:

@@ -6,11 +6,14 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
+from gymnasium import spaces
+
 from ding_like.config import CfgDict, ConfigError, get_path
 from ding_like.config.checks import Check, at_least, mistakes, number, optional
 from ding_like.envs.spaces import model_shapes
 from ding_like.model.build import model_mistakes
 from ding_like.policy import Policy
+from ding_like.policy.action_scale import ActionScale
 from ding_like.utils import ENV_MANAGER_REGISTRY, HOOK_REGISTRY
 
 # Of every class but policies and models, which hold theirs in `config_checks`.
@@ -31,6 +34,12 @@ CHECKS: dict[str, Check] = {
 }
 
 
+ACTION_KINDS = {
+    "Discrete": "discrete",
+    "MultiDiscrete": "multi_discrete",
+    "MultiBinary": "multi_discrete",
+    "Box": "continuous",
+}
 # DI-engine's managers beside 'base'.
 _OTHER_MANAGERS = ("subprocess", "async_subprocess", "subprocess_v2", "env_supervisor", "env_pool", "gym_vector")
 _EXAMPLES = {"env": "CartPole-v1", "env_manager": "base", "policy": "dqn", "replay_buffer": "replay"}
@@ -81,7 +90,14 @@ def value_mistakes(cfg: CfgDict, defaults: CfgDict, policy_cls: type, own_model:
 
 
 def _store_mistakes(cfg: CfgDict) -> Iterator[str]:
-    """A store smaller than a batch never trains; smaller than a collect, it drops samples unseen."""
+    """A store smaller than a batch never trains; smaller than a collect, it drops samples unseen. A rollout is what one
+    collect gives, so no minibatch is larger.
+    """
+    if cfg.replay_buffer.type == "rollout" and cfg.policy.learn.batch_size > cfg.policy.collect.n_sample:
+        yield (
+            f"policy.learn.batch_size: got {cfg.policy.learn.batch_size}, wanted at most {cfg.policy.collect.n_sample}, "
+            "as policy.collect.n_sample says: a minibatch is part of one rollout"
+        )
     path = "policy.other.replay_buffer.replay_buffer_size"
     size = get_path(cfg, path, None)
     for key, what in (("policy.learn.batch_size", "a batch"), ("policy.collect.n_sample", "what one collect gives")):
@@ -113,8 +129,41 @@ def check_spaces(cfg: CfgDict, policy_cls: type, manager: Any) -> dict[str, Any]
             f"policy '{cfg.policy.type}' serves {' and '.join(served)} actions; env '{_env_name(cfg, manager)}' "
             f"has {manager.action_space}. Choose another policy or another env."
         )
-    obs_shape, action_shape = model_shapes(manager.observation_space, manager.action_space)
-    return {"obs_shape": obs_shape, "action_shape": action_shape}
+    kind = ACTION_KINDS.get(space)
+    wanted = cfg.policy.get("action_space")
+    if wanted is not None and wanted != kind:
+        raise ConfigError(
+            f"policy.action_space is '{wanted}'; env '{_env_name(cfg, manager)}' has {manager.action_space}, which is "
+            f"'{kind}'. Leave the key out to derive it, or choose another env."
+        )
+    obs_shape, action_shape = model_shapes(_without_mask(manager), manager.action_space)
+    shapes = {"obs_shape": obs_shape, "action_shape": action_shape, "action_space": kind}
+    if kind == "continuous":
+        box = manager.action_space
+        shapes["action_scale"] = ActionScale(box.low, box.high, box.dtype)
+    return shapes
+
+
+def _without_mask(manager: Any) -> Any:
+    """The observation space as the network sees it: without `action_mask`, which is applied to its logits.
+
+    Raises ConfigError where the mask does not have one entry an action.
+    """
+    space, actions = manager.observation_space, manager.action_space
+    if not (isinstance(space, spaces.Dict) and "action_mask" in space.spaces):
+        return space
+    size = {"Discrete": lambda: int(actions.n), "MultiDiscrete": lambda: int(actions.nvec.sum())}
+    wanted = size.get(type(actions).__name__, lambda: None)()
+    found = space["action_mask"].shape
+    if wanted is None or found != (wanted,):
+        raise ConfigError(
+            f"obs['action_mask'] has shape {found}; wanted {'none at all' if wanted is None else (wanted,)} for the "
+            f"action space {actions}: one entry an action, 0 where it is forbidden. Rename the key if it is no mask."
+        )
+    rest = {k: s for k, s in space.spaces.items() if k != "action_mask"}
+    if not rest:
+        raise ConfigError("the observation holds nothing but action_mask; a policy needs something to see")
+    return spaces.Dict(rest)
 
 
 def _env_name(cfg: CfgDict, manager: Any) -> str:

@@ -65,7 +65,7 @@ def _run_eval(config: str, seeds: tuple[int | None, ...], sets: tuple[str, ...],
 
 
 _RUN_OPTIONS = ("env_step", "train_iter", "exp_name", "load_path", "on_exists")
-MODES = {"serial": _run_serial, "eval": _run_eval}
+MODES = {"serial": _run_serial, "serial_onpolicy": _run_serial, "eval": _run_eval}
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:

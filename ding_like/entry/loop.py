@@ -43,7 +43,7 @@ class SyncLoop:
         """Train until the stop value or a limit; the last evaluation is of the final policy."""
         parts, learner, policy_cfg = self.parts, self.learner, self.parts.cfg.policy
         collector, store = parts.collector, parts.store
-        updates, batch_size = int(policy_cfg.learn.update_per_collect), int(policy_cfg.learn.batch_size)
+        updates, batch_size = int(learner.policy.get_attribute("updates")), int(policy_cfg.learn.batch_size)
         learner.call_hook("before_run")
         collector.start()
         if policy_cfg.random_collect_size > 0:
@@ -59,7 +59,7 @@ class SyncLoop:
                 info = learner.train(batch, collector.envstep)
                 if "priority" in info:
                     store.update(batch["index"], info["priority"])
-                if learner.train_iter >= self.max_train_iter:
+                if learner.train_iter >= self.max_train_iter or info.get("stop_updates"):
                     break
             self._log_collect()
             self.progress.update(collector.envstep, learner.train_iter)

@@ -35,7 +35,11 @@ SOURCES = (
     Source("Environments", "env", "ding_like.envs.make", "ENV_CONFIG"),
     Source("Every policy", "policy", "ding_like.policy.base_policy", "Policy.config"),
     Source("Policy `dqn`", "policy", "ding_like.policy.dqn", "DQNPolicy.config"),
+    Source("Policies `ppo` and `a2c`", "policy", "ding_like.policy.actor_critic", "ActorCriticPolicy.config"),
+    Source("Policy `ppo`", "policy", "ding_like.policy.ppo", "PPOPolicy.config"),
+    Source("Policy `a2c`", "policy", "ding_like.policy.a2c", "A2CPolicy.config"),
     Source("Model `dqn`", "policy.model", "ding_like.model.template.q_learning", "DQN"),
+    Source("Model `vac`", "policy.model", "ding_like.model.template.vac", "VAC"),
     Source("Learner", "policy.learn.learner", "ding_like.worker.learner.learner", "Learner.config"),
     Source("Evaluator", "policy.eval.evaluator", "ding_like.worker.collector.evaluator", "Evaluator.config"),
     Source(

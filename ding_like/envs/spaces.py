@@ -91,13 +91,18 @@ def obs_spec(space: spaces.Space, path: str = "obs") -> Any:
 
 
 def action_spec(space: spaces.Space) -> Any:
-    """What a model is told of an action space: Discrete int, MultiDiscrete list of ints, Box int or list."""
+    """What a model is told of an action space: Discrete int, MultiDiscrete list of ints, Box int or list.
+
+    A MultiBinary of n is n actions of two choices.
+    """
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
         _check_leaf(space, "action")
         return int(space.n) if isinstance(space, spaces.Discrete) else [int(n) for n in space.nvec]
     if isinstance(space, spaces.Box) and len(space.shape) > 0:
         return int(space.shape[0]) if len(space.shape) == 1 else [int(n) for n in space.shape]
-    raise TypeError(f"the action space is {space}; wanted Discrete, MultiDiscrete with one axis, or Box")
+    if isinstance(space, spaces.MultiBinary) and len(space.shape) == 1:
+        return [2] * int(space.shape[0])
+    raise TypeError(f"the action space is {space}; wanted Discrete, MultiDiscrete or MultiBinary of one axis, or Box")
 
 
 def model_shapes(observation_space: spaces.Space, action_space: spaces.Space) -> tuple[Any, Any]:

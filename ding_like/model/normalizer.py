@@ -103,12 +103,12 @@ class NormalizedModel(nn.Module):
         ready: Any = getattr(self.model, "numpy_ready", None)
         return ready is not None and ready() and list(self._keys) == [""]
 
-    def numpy_forward(self, x: np.ndarray) -> dict[str, np.ndarray]:
+    def numpy_forward(self, x: np.ndarray, **kwargs: Any) -> dict[str, Any]:
         """As `forward`, in NumPy."""
         if x.dtype != np.float32:
             x = x.astype(np.float32)
         model: Any = self.model
-        return model.numpy_forward(self.statistics[0].numpy_forward(x, self.eps, self.clip))
+        return model.numpy_forward(self.statistics[0].numpy_forward(x, self.eps, self.clip), **kwargs)
 
 
 def _vector_paths(spec: Any, prefix: str = "") -> dict[str, tuple[int, ...]]:

@@ -3,5 +3,8 @@
 from ding_like.policy.base_policy import Policy
 from ding_like.utils.lazy import lazy_names
 
-__all__ = ["DQNPolicy", "Policy"]
-__getattr__ = lazy_names(__name__, {"DQNPolicy": "ding_like.policy.dqn"})
+__all__ = ["A2CPolicy", "DQNPolicy", "PPOPolicy", "Policy"]
+__getattr__ = lazy_names(
+    __name__,
+    {"A2CPolicy": "ding_like.policy.a2c", "DQNPolicy": "ding_like.policy.dqn", "PPOPolicy": "ding_like.policy.ppo"},
+)

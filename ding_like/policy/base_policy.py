@@ -19,15 +19,14 @@ from ding_like.config.cfg_dict import CfgDict
 from ding_like.config.checks import Check, at_least, fraction, one_of, optional, positive
 from ding_like.config.merge import deep_merge_defaults
 from ding_like.config.paths import ConfigError
-from ding_like.data import ArrayDict, Block, tree_index, tree_leaves, tree_map, tree_stack
+from ding_like.data import ArrayDict, Block, tree_index, tree_map, tree_stack
 from ding_like.model.build import make_model
 from ding_like.model.normalizer import NormalizedModel
 from ding_like.model.wrapper.model_wrappers import ModelWrapper
+from ding_like.policy.acting import Acting
 from ding_like.policy.common_utils import default_preprocess_learn
 from ding_like.rl_utils.adder import get_nstep_return_data
 from ding_like.rl_utils.exploration import get_epsilon_greedy_fn
-from ding_like.torch_utils.mode import has_train_mode
-from ding_like.utils.seed import ColumnNoise
 
 FIELDS = ("learn", "collect", "eval")
 learn_function = namedtuple(
@@ -79,6 +78,11 @@ class Policy:
             learning_rate=1e-3,  # step size
             optimizer="adam",  # adam, adamw, rmsprop or sgd
             grad_clip_norm=None,  # largest total gradient norm; None does not clip
+            lr_schedule=dict(
+                type=None,  # learning rate over env steps: None (constant), linear or exp
+                end=0.0,  # its value in the end
+                decay=100000,  # env steps: the length of linear, the time constant of exp
+            ),
         ),
         collect=dict(
             n_sample=8,  # train samples of one collect; whole rows of all env columns, extras count for the next
@@ -96,11 +100,16 @@ class Policy:
         "learn.learning_rate": positive,
         "learn.optimizer": one_of("adam", "adamw", "rmsprop", "sgd"),
         "learn.grad_clip_norm": optional(positive),
+        "learn.lr_schedule.type": one_of(None, "linear", "exp"),
+        "learn.lr_schedule.end": at_least(0.0),
+        "learn.lr_schedule.decay": at_least(1),
         "collect.n_sample": at_least(1),
     }
     """Ranges by path below `policy`, added to those of the parents; None lifts one. A default passes in any case."""
     action_spaces: tuple[str, ...] = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
     """Names of the action spaces it serves."""
+    stores: tuple[str, ...] = ("replay",)
+    """Registered names of the stores it can train from, the default first."""
     _learn_model: Any
     _collect_model: Any
     _eval_model: Any
@@ -133,11 +142,10 @@ class Policy:
         self._batch_size = int(cfg.learn.batch_size)
         self._check_numbers()
         self._model = self._normalised(model if model is not None else self._make_model()).to(self._device)
-        self._has_train_mode = has_train_mode(self._model)
-        ready = getattr(self._model, "numpy_ready", None)
-        self._numpy_acting = ready is not None and ready()
-        self._noises: dict[str, ColumnNoise] = {}
-        self._columns: list[int] | None = None  # global numbers of this process's env columns; None: the same
+        self._acting = Acting(self._model, self._device, seed, self._shapes)
+        self._noises = self._acting.noises
+        self._envstep = 0  # of the learner
+        self._lr_fn = _lr_schedule(cfg.learn)
         self._eps_fn = _epsilon_schedule(cfg.other.get("eps"))
         fields = FIELDS if enable_field is None else tuple(enable_field)
         unknown = [f for f in fields if f not in FIELDS]
@@ -180,17 +188,9 @@ class Policy:
     def _forward_random(self, obs: Any) -> ArrayDict:
         """Uniformly random actions, for `random_collect_size`; the network is not asked.
 
-        A policy whose `_process_transition` needs more of the model's output, or whose actions are not discrete,
-        overrides this.
+        A policy whose `_process_transition` needs more of the model's output overrides this.
         """
-        actions = self._shapes.get("action_shape")
-        if not isinstance(actions, int):
-            raise ConfigError(
-                f"policy.random_collect_size: {type(self).__name__} draws random actions of discrete spaces only; "
-                "set it to 0"
-            )
-        noise = self._noise("random", obs, None, 1)  # [B, 1]
-        return ArrayDict(action=(noise[:, 0] * actions).astype(np.int64))
+        return self._acting.random(obs)
 
     def _forward_eval(self, obs: Any, data_id: Any = None) -> ArrayDict:
         """Deterministic actions for observations `[B, ...]`."""
@@ -214,6 +214,10 @@ class Policy:
     def _get_carry(self) -> int:
         """Rows at a block's end that wait for their future and come again in the next block."""
         return self._nstep - 1
+
+    def _get_updates(self) -> int:
+        """What the store is asked for after each collect: gradient steps (of a replay), epochs (of a rollout)."""
+        return int(self._cfg.learn.update_per_collect)
 
     def _get_norm_obs(self) -> bool:
         return isinstance(self._model, NormalizedModel)
@@ -248,7 +252,10 @@ class Policy:
         self._model.load_state_dict(state["model"])
 
     def _optimise(self, optimizer: Any, loss: torch.Tensor) -> torch.Tensor:
-        """Zero, backward, step. Returns the gradient norm."""
+        """Zero, backward, step at the scheduled learning rate. Returns the gradient norm."""
+        if self._lr_fn is not None:
+            for group in optimizer.param_groups:
+                group["lr"] = self._lr_fn(self._envstep)
         optimizer.zero_grad()
         loss.backward()
         return optimizer.step()
@@ -293,7 +300,7 @@ class Policy:
         return eval_function(self._forward_eval, self._reset_eval, self._get_attribute, self._set_attribute)
 
     def _train(self, data: Any) -> dict[str, Any]:
-        if self._has_train_mode:
+        if self._acting.has_train_mode:
             self._model.train()
         return self._forward_learn(data)
 
@@ -328,35 +335,8 @@ class Policy:
             return model
         return NormalizedModel(model, self._cfg.model.get("obs_shape") or self._shapes["obs_shape"], norm.clip)
 
-    def _to_model(self, obs: Any) -> Any:
-        """Observations (numpy) as tensors on the model's device."""
-
-        def leaf(x: Any) -> torch.Tensor:
-            tensor = torch.as_tensor(x)
-            return tensor.to(self._device, non_blocking=True) if self._cuda else tensor
-
-        return leaf(obs) if type(obs) is np.ndarray else tree_map(leaf, obs)
-
     def _act(self, role: str, wrapped: ModelWrapper, obs: Any, data_id: Any, setting: dict) -> ArrayDict:
-        width = wrapped.noise_width
-        if width:
-            setting["noise"] = self._noise(role, obs, data_id, width)
-        if self._has_train_mode:
-            self._model.eval()
-        if type(obs) is np.ndarray and obs.ndim == 2 and self._numpy_acting:
-            if data_id is not None:
-                setting["data_id"] = data_id
-            return ArrayDict(wrapped.forward(obs, **setting))
-        with torch.inference_mode():
-            output = wrapped.forward(self._to_model(obs), data_id=data_id, **setting)
-        return ArrayDict(tree_map(_to_numpy, dict(output)))
-
-    def _noise(self, role: str, obs: Any, data_id: Any, width: int) -> np.ndarray:
-        """Uniforms `[B, width]` of the columns `data_id` (all for None)."""
-        noise = self._noises.get(role)
-        if noise is None:
-            noise = self._noises[role] = ColumnNoise(self._seed, role, width, self._columns)
-        return noise.rows(data_id, len(obs) if type(obs) is np.ndarray else len(tree_leaves(obs)[0]))
+        return self._acting.act(role, wrapped, obs, data_id, setting)
 
     def _reset(self, name: str, data_id: Any) -> None:
         model = getattr(self, name, None)
@@ -375,8 +355,11 @@ def _epsilon_schedule(eps: Any) -> Callable[[int], float] | None:
     return None if eps is None else get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
 
 
-def _to_numpy(x: Any) -> Any:
-    return x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else x
+def _lr_schedule(learn: Any) -> Callable[[int], float] | None:
+    schedule = learn.get("lr_schedule")
+    if schedule is None or schedule.type is None:
+        return None
+    return get_epsilon_greedy_fn(float(learn.learning_rate), schedule.end, schedule.decay, schedule.type)
 
 
 def _detached(x: Any) -> Any:

@@ -76,6 +76,8 @@ class DQNPolicy(Policy):
         with torch.no_grad():
             target_q = self._target_model.forward(data["next_obs"])["logit"]  # [N, A]
             next_action = None
+            if isinstance(data["next_obs"], dict) and "action_mask" in data["next_obs"]:
+                _check_bootstrap(data["next_obs"]["action_mask"], data["discount"])
             if self._double:
                 next_action = self._learn_model.forward(data["next_obs"])["logit"].argmax(-1)  # [N]
         td = q_learning_error(q, data["action"], data["reward"], data["discount"], target_q, next_action)  # [N]
@@ -114,3 +116,12 @@ class DQNPolicy(Policy):
 
     def _init_eval(self) -> None:
         self._eval_model = model_wrap(self._model, wrapper_name="argmax_sample")
+
+
+def _check_bootstrap(action_mask: torch.Tensor, discount: torch.Tensor) -> None:
+    """Raises ValueError where a value is wanted of an observation that allows no action."""
+    if bool(((action_mask != 0).any(-1).logical_not() & (discount > 0)).any()):
+        raise ValueError(
+            "obs['action_mask'] allows no action in an observation whose value is needed (the episode goes on after it, "
+            "or was truncated there); only the last observation of a terminated episode may forbid all"
+        )

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 
 from ding_like.data import ArrayDict, Block, tree_index
+from ding_like.rl_utils.gae import gae, gae_data
 from ding_like.rl_utils.windows import as_numpy, episode_ends, get_train_sample
 
-__all__ = ["get_nstep_return_data", "get_train_sample", "make_masks"]
+__all__ = ["get_gae", "get_gae_with_default_last_value", "get_nstep_return_data", "get_train_sample", "make_masks"]
 
 FLAGS = ("done", "terminated", "truncated")
 
@@ -41,6 +42,51 @@ def make_masks(data: Any, gamma: float) -> tuple[Any, Any]:
         return gamma * (1 - terminated.to(kind)), 1 - done.to(kind)
     dtype = _float_dtype(reward)
     return gamma * (1 - np.asarray(terminated).astype(dtype)), 1 - np.asarray(done).astype(dtype)
+
+
+def get_gae(
+    data: Sequence[dict], last_value: torch.Tensor, gamma: float, gae_lambda: float, cuda: bool
+) -> list[dict[str, Any]]:
+    """The steps of one trajectory as new dictionaries with their advantage `adv`, the shape of their `value`.
+
+    Args:
+        data: steps in order with tensors `value` and `reward`; only the last may end an episode, and nothing
+            is bootstrapped where it is terminated.
+        last_value: the value of the observation after the last step, the shape of a step's `value`.
+        cuda: taken for DI-engine's sake; the scan is quicker on the CPU.
+    """
+    if not data:
+        return []
+    if any(step.get("done", False) for step in list(data)[:-1]):
+        raise ValueError("a step before the last has done=True; wanted the steps of one trajectory")
+    value = torch.stack([step["value"] for step in data])  # [L, ...]
+    reward = torch.stack([step["reward"] for step in data]).reshape(len(data), *[1] * (value.dim() - 1))
+    next_value = torch.cat([value[1:], last_value.reshape(value[:1].shape)])
+    done = torch.zeros_like(value)
+    done[-1] = float(_terminal(data[-1]))
+    adv = gae(gae_data(value, next_value, reward.expand_as(value), done, None), gamma, gae_lambda)
+    return [dict(step, adv=a) for step, a in zip(data, adv)]
+
+
+def get_gae_with_default_last_value(
+    data: Sequence[dict], done: bool, gamma: float, gae_lambda: float, cuda: bool
+) -> list[dict[str, Any]]:
+    """`get_gae` where nobody knows the value after the last step.
+
+    If the trajectory is `done` that value is 0; else, and where its end was a truncation, the last step gives
+    its own value for it and is left out of the answer. A deque is accepted, and left as it is.
+    """
+    steps = list(data)
+    if steps and done and _terminal(dict(steps[-1], done=True)):
+        return get_gae(steps, torch.zeros_like(steps[-1]["value"]), gamma, gae_lambda, cuda)
+    return get_gae(steps[:-1], steps[-1]["value"], gamma, gae_lambda, cuda) if steps else []
+
+
+def _terminal(step: dict) -> bool:
+    """Whether a transition has no future: terminated, or done where the data cannot tell a truncation."""
+    if "terminated" in step:
+        return bool(step["terminated"])
+    return bool(step.get("done", False)) and not bool(step.get("truncated", False))
 
 
 def get_nstep_return_data(

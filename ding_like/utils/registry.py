@@ -107,8 +107,10 @@ class Registry:
         return sorted({*self._entries, *self._builtin})
 
 
-POLICY_REGISTRY = Registry("policy", {"dqn": "ding_like.policy.dqn"})
-MODEL_REGISTRY = Registry("model", {"dqn": "ding_like.model.template.q_learning"})
+POLICY_REGISTRY = Registry("policy", {name: f"ding_like.policy.{name}" for name in ("a2c", "dqn", "ppo")})
+MODEL_REGISTRY = Registry(
+    "model", {"dqn": "ding_like.model.template.q_learning", "vac": "ding_like.model.template.vac"}
+)
 ENV_REGISTRY = Registry("env")
 ENV_MANAGER_REGISTRY = Registry(
     "env_manager",
@@ -124,9 +126,15 @@ ENV_WRAPPERS = (
 ENV_WRAPPER_REGISTRY = Registry("env_wrapper", dict.fromkeys(ENV_WRAPPERS, "ding_like.envs.env_wrappers"))
 BUFFER_REGISTRY = Registry(
     "replay_buffer",
-    dict.fromkeys(("replay", "naive", "deque", "advanced"), "ding_like.worker.replay_buffer.replay"),
+    {
+        **dict.fromkeys(("replay", "naive", "deque", "advanced"), "ding_like.worker.replay_buffer.replay"),
+        "rollout": "ding_like.worker.replay_buffer.rollout",
+    },
 )
-SAMPLE_WRAPPERS = ("argmax_sample", "eps_greedy_sample", "multinomial_sample")
+SAMPLE_WRAPPERS = (
+    *("argmax_sample", "deterministic_sample", "eps_greedy_sample"),
+    *("multinomial_sample", "reparam_sample"),
+)
 WRAPPER_REGISTRY = Registry(
     "model_wrapper",
     dict.fromkeys(("base", *SAMPLE_WRAPPERS, "target"), "ding_like.model.wrapper.model_wrappers"),

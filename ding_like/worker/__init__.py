@@ -2,6 +2,6 @@
 
 from ding_like.worker.collector import Evaluator, SampleCollector
 from ding_like.worker.learner import Learner, LearnerHook
-from ding_like.worker.replay_buffer import Replay
+from ding_like.worker.replay_buffer import Replay, Rollout
 
-__all__ = ["Evaluator", "Learner", "LearnerHook", "Replay", "SampleCollector"]
+__all__ = ["Evaluator", "Learner", "LearnerHook", "Replay", "Rollout", "SampleCollector"]

@@ -41,7 +41,7 @@ def test_what_a_check_takes(check, good, bad):
         (positive, -1, "a.b: got -1, wanted a number above 0"),
         (optional(fraction), "x", "a.b: got 'x', wanted a number from 0 to 1, or None"),
         (one_of("adam", "sgd"), "adm", "a.b: got 'adm', wanted one of 'adam', 'sgd'; did you mean 'adam'?"),
-        (one_of("adam", or_a=(type,)), 3, "a.b: got 3, wanted one of 'adam', or a type"),
+        (one_of("adam", or_a=(type,)), 3, "a.b: got 3, wanted 'adam', or a type"),
         (list_of(at_least(1)), [], "a.b: got [], wanted a list of one or more, each an integer of at least 1"),
     ],
 )

@@ -150,7 +150,6 @@ def test_messages_may_be_collected_instead_of_raised():
     user = drop_obsolete(user, DEFAULTS, told)
     assert resolve_aliases(user, DEFAULTS, told) == {"env": {"collector_env_num": 4}}
     assert [line.partition(" ")[0] for line in told] == [
-        "policy.on_policy:",
         "policy.priority:",
         "policy.collect.collector.type:",
         "policy.collect.env_num",

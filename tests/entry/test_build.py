@@ -300,7 +300,7 @@ def test_a_default_of_a_policys_own_passes_its_parents_check():
         ("policy.model.activation=rleu", "policy.model.activation: got 'rleu', wanted one of 'relu', "),
         (
             "policy.on_policy=true",
-            "policy.on_policy: True asks for what does not exist here: the policies here",
+            "policy.on_policy: got True, but policy 'dqn' is off-policy; remove the key",
         ),
         ("policy.collect.collector.type=episode", "policy.collect.collector.type: 'episode' asks for what does not"),
         (

@@ -75,7 +75,7 @@ def test_an_evaluation_ends_with_one_json_line(monkeypatch, capsys):
     [
         ("-m serial", "-c FILE is missing; a run needs both, as in: ding -m serial -c FILE -s 0"),
         ("-c x.py", "-m MODE is missing"),
-        ("-m parallel -c x.py", "'parallel' is not one of 'serial', 'eval'"),
+        ("-m parallel -c x.py", "'parallel' is not one of 'serial', 'serial_onpolicy', 'eval'"),
         ("-m serial -c x.py --env-step 1.5", "'1.5' is not a whole number such as 100000 or 1e5"),
         ("-m serial -c x.py --env-step -3", "'-3' is not a whole number"),
         ("-m serial -c x.py --train-iter inf", "'inf' is not a whole number"),
@@ -151,7 +151,7 @@ def test_version_help_and_names(capsys):
     without = capsys.readouterr().out
     assert cli.main(["--help"]) == 0
     assert capsys.readouterr().out == without
-    assert "[serial|eval]" in without
+    assert "[serial|serial_onpolicy|eval]" in without
     assert cli.main(["-q", "policy"]) == 0
     assert "dqn" in capsys.readouterr().out.split()
 

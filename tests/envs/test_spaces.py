@@ -68,7 +68,11 @@ def test_select_obs_is_proposed_only_where_it_can_drop_the_entry(space):
 
 def test_unserved_action_space_is_named():
     with pytest.raises(TypeError, match="MultiBinary"):
-        model_shapes(BOX, spaces.MultiBinary(2))
+        model_shapes(BOX, spaces.MultiBinary([2, 3]))
+
+
+def test_binary_actions_are_actions_of_two_choices():
+    assert model_shapes(BOX, spaces.MultiBinary(3))[1] == [2, 2, 2]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,9 @@ class Mode:
     def get_attribute(self, name):
         return {"device": torch.device("cpu")}[name]
 
+    def set_attribute(self, name, value):
+        setattr(self, name, value)
+
 
 class Log:
     def __init__(self):

@@ -1,5 +1,6 @@
 """Networks by registry name."""
 
 from ding_like.model.template.q_learning import DQN
+from ding_like.model.template.vac import VAC
 
-__all__ = ["DQN"]
+__all__ = ["DQN", "VAC"]

@@ -7,131 +7,33 @@ model's `numpy_forward`, tensors give tensors.
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from ding_like.model.normalizer import NormalizedModel
+from ding_like.model.wrapper.base_wrapper import BaseModelWrapper, ModelWrapper
+from ding_like.model.wrapper.sample_wrappers import (
+    ArgmaxSampleWrapper,
+    DeterministicSampleWrapper,
+    EpsGreedySampleWrapper,
+    MultinomialSampleWrapper,
+    ReparamSampleWrapper,
+)
 from ding_like.utils import WRAPPER_REGISTRY
 
-
-class ModelWrapper:
-    """The protocol of a wrapper: `forward`, `reset`, and every other attribute of what it wraps.
-
-    Attributes:
-        noise_width: uniform numbers per env column and step that its `forward` wants as `noise [B, width]`.
-    """
-
-    noise_width = 0
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def __getattr__(self, key: str) -> Any:
-        if key == "_model":  # not there yet, as while unpickling
-            raise AttributeError(key)
-        return getattr(self._model, key)
-
-    def forward(self, data: Any, **kwargs: Any) -> dict:
-        """The wrapped forward; `data` is an observation tree `[B, ...]` or the model's input dictionary."""
-        return self._model.forward(data, **kwargs)
-
-    def reset(self, data_id: Any = None, **kwargs: Any) -> None:
-        """Forget the state of env columns `data_id` (all for None). Passed inwards through any stack of wrappers."""
-        if isinstance(self._model, ModelWrapper):
-            self._model.reset(data_id=data_id, **kwargs)
-
-
-@WRAPPER_REGISTRY.register("base")
-class BaseModelWrapper(ModelWrapper):
-    """The innermost wrapper: calls the network with those keywords its forward accepts."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__(model)
-        inner: Any = model.model if isinstance(model, NormalizedModel) else model  # it passes all keywords on
-        parameters = inspect.signature(inner.forward).parameters.values()
-        self._any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-        self._accepts = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
-
-    def forward(self, data: Any, **kwargs: Any) -> dict:
-        if type(data) is np.ndarray:
-            return self._model.numpy_forward(data)
-        if kwargs and not self._any:
-            kwargs = {k: v for k, v in kwargs.items() if k in self._accepts}
-        return self._model(data, **kwargs)
-
-
-@WRAPPER_REGISTRY.register("argmax_sample")
-class ArgmaxSampleWrapper(ModelWrapper):
-    """`action` is the best one: `argmax(logit)`."""
-
-    def forward(self, data: Any, **kwargs: Any) -> dict:
-        output = self._model.forward(data, **kwargs)
-        output["action"] = output["logit"].argmax(-1)  # [B]
-        return output
-
-
-@WRAPPER_REGISTRY.register("eps_greedy_sample")
-class EpsGreedySampleWrapper(ModelWrapper):
-    """With probability `eps` a uniform action, else the best; every env column decides for itself."""
-
-    noise_width = 2
-
-    def forward(self, data: Any, eps: float | np.ndarray = 0.0, noise: np.ndarray | None = None, **kwargs: Any) -> dict:
-        """Adds `action [B]`.
-
-        Args:
-            eps: one number, or one a column `[B]`.
-            noise: uniforms `[B, 2]`; None draws them from NumPy's global generator.
-        """
-        output = self._model.forward(data, **kwargs)
-        logit = output["logit"]  # [B, A]
-        if noise is None:
-            noise = np.random.random((logit.shape[0], 2))
-        explore = noise[:, 0] < eps
-        if type(logit) is np.ndarray:
-            action = logit.argmax(-1)
-            if np.count_nonzero(explore):
-                action = np.where(explore, (noise[:, 1] * logit.shape[-1]).astype(np.int64), action)
-        else:
-            uniform = (noise[:, 1] * logit.shape[-1]).astype(np.int64)
-            chosen = torch.where(
-                torch.as_tensor(explore, device=logit.device),
-                torch.as_tensor(uniform, device=logit.device),
-                logit.argmax(-1),
-            )
-            action = chosen
-        output["action"] = action
-        return output
-
-
-@WRAPPER_REGISTRY.register("multinomial_sample")
-class MultinomialSampleWrapper(ModelWrapper):
-    """`action` drawn from softmax(logit / alpha) by inverting the distribution function."""
-
-    noise_width = 1
-
-    def forward(self, data: Any, alpha: float = 1.0, noise: np.ndarray | None = None, **kwargs: Any) -> dict:
-        """Adds `action [B]`.
-
-        Args:
-            alpha: temperature.
-            noise: uniforms `[B, 1]`; None draws them from NumPy's global generator.
-        """
-        output = self._model.forward(data, **kwargs)
-        logit = output["logit"]  # [B, A]
-        is_numpy = type(logit) is np.ndarray
-        z = logit if is_numpy else logit.detach().double().cpu().numpy()
-        if noise is None:
-            noise = np.random.random((z.shape[0], 1))
-        z = (z - z.max(-1, keepdims=True)) / alpha
-        cdf = np.exp(z, dtype=np.float64).cumsum(-1)  # [B, A]
-        action = (cdf <= noise[:, :1] * cdf[:, -1:]).sum(-1).clip(max=z.shape[-1] - 1)  # [B]
-        output["action"] = action if is_numpy else torch.as_tensor(action, device=logit.device)
-        return output
+__all__ = [
+    "ArgmaxSampleWrapper",
+    "BaseModelWrapper",
+    "DeterministicSampleWrapper",
+    "EpsGreedySampleWrapper",
+    "ModelWrapper",
+    "MultinomialSampleWrapper",
+    "ReparamSampleWrapper",
+    "TargetNetworkWrapper",
+    "model_wrap",
+    "register_wrapper",
+]
 
 
 @WRAPPER_REGISTRY.register("target")

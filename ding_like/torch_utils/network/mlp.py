@@ -158,8 +158,8 @@ def numpy_ready(module: Any) -> bool:
     return ready is not None and ready()
 
 
-def through_torch(module: nn.Module, x: np.ndarray) -> Any:
-    """`module(x)` without gradients, NumPy in and out."""
+def through_torch(module: nn.Module, x: np.ndarray, **kwargs: Any) -> Any:
+    """`module(x, **kwargs)` without gradients, NumPy in and out."""
     device = next((p.device for p in module.parameters()), None)
     with torch.inference_mode():
-        return tree_map(lambda t: t.cpu().numpy(), module(torch.as_tensor(x, device=device)))
+        return tree_map(lambda t: t.cpu().numpy(), module(torch.as_tensor(x, device=device), **kwargs))

@@ -35,7 +35,9 @@ class SampleCollector:
             raise ValueError(f"policy.collect.n_sample is {self.n_sample}; wanted at least 1")
         columns = env_manager.env_num
         carry = int(policy.get_attribute("carry"))
-        self._slab = Slab(carry + max(1, -(-self.n_sample // columns)), carry)
+        self._slab = Slab(
+            carry + max(1, -(-self.n_sample // columns)), carry, masked=bool(getattr(env_manager, "may_idle", False))
+        )
         self._surplus = 0
         self._normalised = bool(policy.get_attribute("norm_obs"))
         self._seen: list[Any] = []  # observations the normaliser has yet to take in
@@ -81,7 +83,7 @@ class SampleCollector:
     def _fill(self, rows: int, forward: Callable[..., ArrayDict]) -> None:
         env, slab, setting = self._env, self._slab, self.setting
         process = self._policy.process_transition
-        obs = env.ready_obs
+        obs, masked, idle = env.ready_obs, slab.masked, 0
         for _ in range(rows):
             output = forward(obs, **setting)
             timestep = env.step(output["action"])
@@ -90,11 +92,14 @@ class SampleCollector:
                 row["terminated"] = timestep.terminated
             if "truncated" not in row:
                 row["truncated"] = timestep.truncated
-            slab.write(obs, row, timestep)
+            real = None
+            if masked and (real := env.real) is not None:
+                idle += len(real) - np.count_nonzero(real)
+            slab.write(obs, row, timestep, real)
             obs = env.ready_obs
             if obs is not timestep.obs:
                 self._end(timestep)
-        self.envstep += rows * env.env_num
+        self.envstep += rows * env.env_num - idle
 
     def _end(self, timestep: Any) -> None:
         columns = np.flatnonzero(timestep.done)
@@ -108,13 +113,13 @@ class SampleCollector:
         try:
             block = self._slab.block(self._env.ready_obs)
         except NonFiniteError as err:
-            before = self.envstep - (err.rows - err.row) * self._env.env_num
+            before = max(0, self.envstep - (err.rows - err.row) * self._env.env_num)
             raise FloatingPointError(
                 f"{err} at env step {before} (row {before // self._env.env_num} of that column). Nothing of this block "
                 "was trained on; checkpoints written so far are good. Check the env, or clip in an env wrapper."
             ) from None
         if self._normalised:
-            self._seen.append(tree_map(np.copy, tree_index(block["obs"], slice(self._slab.fresh, None))))
+            self._seen.append(_observed(block, self._slab.fresh))
         items = self._policy.get_train_sample(block)
         if items is None or (isinstance(items, list) and not items):
             count = 0
@@ -138,6 +143,14 @@ class SampleCollector:
             "length": float(np.mean([e["length"] for e in self.episodes])),
             "episodes": self.episode_count,
         }
+
+
+def _observed(block: Block, fresh: int) -> Any:
+    """A copy of the observations of the rows from `fresh` on: `[T, B, ...]`, or `[N, ...]` where some are none."""
+    obs = tree_index(block["obs"], slice(fresh, None))
+    if "mask" not in block:
+        return tree_map(np.copy, obs)
+    return tree_index(obs, block["mask"][fresh:] > 0)
 
 
 def _keep(taken: list[Any], items: Any) -> int:

@@ -27,11 +27,13 @@ class Slab:
     Args:
         capacity: rows of the largest block, the carry included.
         carry: rows at a block's end that wait for their n-step future.
+        masked: keep a field `mask` (float32): 1 for a transition, 0 for a row in which a column only was reset.
     """
 
-    def __init__(self, capacity: int, carry: int) -> None:
+    def __init__(self, capacity: int, carry: int, masked: bool = False) -> None:
         self.capacity = capacity
         self.carry = carry
+        self.masked = masked
         self.fill = 0  # rows written
         self.fresh = 0  # of these, rows that the block before showed too
         self._fields: dict[str, Any] = {}
@@ -44,8 +46,12 @@ class Slab:
         self._columns = 0
         self._width = 0  # entries of a row
 
-    def write(self, obs: Any, row: dict[str, Any], timestep: Any) -> None:
-        """Append one row: fields `[B, ...]`. A `next_obs` that *is* `timestep.obs` is kept by reference."""
+    def write(self, obs: Any, row: dict[str, Any], timestep: Any, real: np.ndarray | None = None) -> None:
+        """Append one row: fields `[B, ...]`. A `next_obs` that *is* `timestep.obs` is kept by reference.
+
+        Args:
+            real: bool `[B]`, which columns made a transition (of a slab that is `masked`); None means all.
+        """
         if not self._fields:
             self._allocate(obs, row, timestep)
         t = self.fill
@@ -76,6 +82,8 @@ class Slab:
             raise type(err)(
                 f"_process_transition: the row does not fit the first one, whose fields are {list(fields)}: {err}"
             ) from err
+        if self.masked:
+            fields["mask"][t] = 1.0 if real is None else real
         self.fill = t + 1
 
     def end(self, columns: np.ndarray, obs: Any) -> None:
@@ -126,6 +134,11 @@ class Slab:
                     f"_process_transition: field '{path}' has shape {list(np.shape(leaf))}; wanted one entry an env "
                     f"column, [{self._columns}, ...]"
                 )
+        if self.masked and "mask" in row:
+            raise ValueError(
+                "_process_transition: the field 'mask' is the collector's here, as this env manager has rows that are "
+                "no transition; choose another name"
+            )
         self._linked = row.get("next_obs") is timestep.obs and row.get("obs") is obs
         lead = (self.capacity + 1, self._columns)
         self._fields = {
@@ -133,6 +146,8 @@ class Slab:
             for name, value in row.items()
             if not (name == "next_obs" and self._linked)
         }
+        if self.masked:
+            self._fields["mask"] = np.empty(lead, np.float32)
         self._rows = self._fields.get("obs")
         # The row after the last observation is what its steps lead to.
         extra = {"obs": int(self._linked), "reward": 0, "next_obs": 0}

@@ -83,6 +83,7 @@ class Learner:
         data = ArrayDict({k: _FROM_NUMPY.get(type(v), torchify)(v) for k, v in batch.items()})
         if self._moves:
             data = tree_map(self._to_device, data)
+        self._policy.set_attribute("envstep", envstep)  # learning-rate schedules count env steps
         info = self._policy.forward(data)
         self._check(info)
         self.last = info

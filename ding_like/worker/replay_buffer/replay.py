@@ -51,11 +51,13 @@ class Replay:
 
         Raises ValueError while the store is empty.
         """
-        count = self.ring.count
-        if not count:
+        ring = self.ring
+        if not ring.count:
             raise ValueError("the replay buffer is empty; collect before sampling")
-        address = self.ring.address(self.sampler.draw(n, count))
-        batch = self.ring.gather(address)
+        address = ring.address(self.sampler.draw(n, ring.slots))
+        while len(idle := ring.idle(address)):  # drawn again, until all are transitions
+            address[idle] = ring.address(self.sampler.draw(len(idle), ring.slots))
+        batch = ring.gather(address)
         batch["index"] = address
         return batch
 

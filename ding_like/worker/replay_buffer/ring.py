@@ -14,6 +14,9 @@ import numpy as np
 from ding_like.data import ArrayDict, Block, buffer_from_example, tree_index, tree_leaves, tree_map
 
 
+NONE = np.empty(0, np.int64)
+
+
 class FinalTable:
     """Final observations in reusable slots; grows by doubling, so its memory is flat once the ring is full."""
 
@@ -94,6 +97,8 @@ class Ring:
         self._flat: dict[str, Any] = {}  # the same memory as [R * B, ...]
         self._finals: FinalTable | None = None
         self._hop: np.ndarray | None = None  # [R * B], None where every distance is 1
+        self._real: np.ndarray | None = None  # [R, B]: which rows are transitions; None where all are
+        self._idle = 0  # valid rows that are none
         self._rows = self._capacity = self._look = 0
         self._cursor = 0  # row the next item goes to
         self._filled = 0  # valid rows, the ones before the cursor
@@ -101,6 +106,11 @@ class Ring:
     @property
     def count(self) -> int:
         """Valid items."""
+        return self._filled * self.columns - self._idle
+
+    @property
+    def slots(self) -> int:
+        """Ages that `address` takes: the valid items and, between them, rows that are no transition."""
         return self._filled * self.columns
 
     @property
@@ -114,6 +124,8 @@ class Ring:
     # ------------------------------------------------------------------ writing
     def push(self, items: Any) -> int:
         """Append a `Block` (its first `starts` rows) or a tree `[N, ...]`. Returns the number of items.
+
+        Rows of a block whose `mask` is 0 take a place, but are no items.
 
         Raises ValueError when one push is larger than the ring.
         """
@@ -134,6 +146,7 @@ class Ring:
                 f"{self.size}; raise it or lower collect.n_sample"
             )
         spans = self._spans(self._cursor, rows)
+        idle = 0 if self._real is None else self._push_mask(items["mask"][:rows], spans)
         for name, field in self._fields.items():
             if name != "obs" or self._finals is None:
                 _write(field, spans, items[name])
@@ -141,7 +154,20 @@ class Ring:
             self._push_link(link, rows, spans)
         self._cursor = (self._cursor + rows) % self._rows
         self._filled = min(self._filled + rows, self._capacity)
-        return rows * self.columns
+        return rows * self.columns - idle
+
+    def _push_mask(self, mask: np.ndarray, spans: list) -> int:
+        """Note which of the rows about to be written are transitions; returns how many are none."""
+        assert self._real is not None
+        leaving = max(0, self._filled + len(mask) - self._capacity)
+        for start, stop, _ in self._spans((self._cursor - self._filled) % self._rows, leaving):
+            gone = self._real[start:stop]
+            self._idle -= gone.size - int(np.count_nonzero(gone))
+        real = mask > 0
+        _write(self._real, spans, real)
+        idle = real.size - int(np.count_nonzero(real))
+        self._idle += idle
+        return idle
 
     def _push_link(self, link: Any, rows: int, spans: list) -> None:
         total = rows + self._look
@@ -189,6 +215,9 @@ class Ring:
             for name, value in dict.items(items)
             if value is not None
         }
+        if "mask" in self._fields and isinstance(items, Block):
+            del self._fields["mask"]
+            self._real = np.ones(lead, bool)
         if link is not None:
             self._finals = FinalTable(*lead, tree_index(link.rows, (0, 0)))
             if link.hop is not None:
@@ -215,6 +244,10 @@ class Ring:
         item %= self._rows * self.columns
         return item
 
+    def idle(self, address: np.ndarray) -> np.ndarray:
+        """Positions in `address` of rows that are no transition."""
+        return NONE if self._real is None else np.flatnonzero(~self._real.reshape(-1).take(address, mode="wrap"))
+
     def gather(self, address: np.ndarray) -> ArrayDict:
         """Items at flat rows `address [n]`, as fresh numpy fields `[n, ...]`, with `next_obs`."""
         out = {
@@ -235,6 +268,8 @@ class Ring:
             "fields": tree_map(np.copy, self._fields),
             "finals": None if self._finals is None else self._finals.state_dict(),
             "hop": None if self._hop is None else self._hop.copy(),
+            "real": None if self._real is None else self._real.copy(),
+            "idle": self._idle,
             "layout": [self.size, self.columns, self._rows, self._capacity, self._look],
             "cursor": [self._cursor, self._filled],
         }
@@ -247,6 +282,7 @@ class Ring:
         self._cursor, self._filled = state["cursor"]
         self._fields = tree_map(np.copy, state["fields"])
         self._hop = None if state["hop"] is None else state["hop"].copy()
+        self._real, self._idle = None if state["real"] is None else state["real"].copy(), state["idle"]
         self._finals = None
         if state["finals"] is not None:
             self._finals = FinalTable(self._rows, self.columns, tree_index(self._fields["obs"], (0, 0)))
@@ -254,8 +290,8 @@ class Ring:
         self._view()
 
 
-def _with_next(items: Block) -> ArrayDict:
-    return ArrayDict({**dict(items.items()), "next_obs": items["next_obs"]})
+def _with_next(items: Block) -> Block:
+    return Block({**dict(items.items()), "next_obs": items["next_obs"]}, items.starts)
 
 
 def _write(field: Any, spans: list[tuple[int, int, slice]], value: Any) -> None:

@@ -1,0 +1,223 @@
+"""Actor-critic networks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ding_like.config.checks import at_least, list_of, one_of, optional, positive
+from ding_like.torch_utils.network.encoder import make_encoder
+from ding_like.torch_utils.network.head import (
+    SIGMA_TYPES,
+    DiscreteHead,
+    MultiDiscreteHead,
+    ReparameterizationHead,
+    ValueHead,
+)
+from ding_like.torch_utils.network.mlp import ACTIVATIONS, numpy_ready, through_torch
+from ding_like.utils import MODEL_REGISTRY
+
+ACTION_SPACES = ("discrete", "multi_discrete", "continuous")
+MODES = {  # name -> whether the actor and the critic are asked
+    "compute_actor": (True, False),
+    "compute_critic": (False, True),
+    "compute_actor_critic": (True, True),
+}
+
+
+@MODEL_REGISTRY.register("vac")
+class VAC(nn.Module):
+    """A policy and a state value, with one encoder for both or two. Mnih 2016.
+
+    `encoder_hidden_size_list=[64, 64]`, both head layer numbers 0, `share_encoder=False` and `activation='tanh'` make
+    the two separate networks usual for vector observations.
+
+    Args:
+        obs_shape: observation spec (see `torch_utils.network.encoder`).
+        action_shape: number of actions ('discrete'), list of such numbers ('multi_discrete'), or shape of the action
+            ('continuous'), which is flattened to d dimensions.
+        action_space: 'discrete', 'multi_discrete' or 'continuous'.
+        share_encoder: one encoder for actor and critic.
+        encoder_hidden_size_list: layer widths of each encoder.
+        actor_head_hidden_size: width of the actor's head; None takes the encoder's last.
+        actor_head_layer_num: hidden layers of the actor's head.
+        critic_head_hidden_size: width of the critic's head; None takes the encoder's last.
+        critic_head_layer_num: hidden layers of the critic's head.
+        activation: name or module.
+        norm_type: None or 'LN'.
+        sigma_type: deviation of continuous actions: 'independent' (learned, the same in every state), 'conditioned'
+            (computed from the state) or 'fixed'.
+        fixed_sigma_value: the deviation of 'fixed'.
+        init_sigma: the deviation that the others start from.
+        bound_type: None, or 'tanh' to keep mu inside (-1, 1).
+        orthogonal_init: orthogonal weights (gain sqrt(2), 0.01 for the policy's output, 1 for the value's) and zero
+            biases; False keeps torch's.
+    """
+
+    config_checks = {
+        "action_space": one_of(*ACTION_SPACES),
+        "encoder_hidden_size_list": list_of(at_least(1)),
+        "actor_head_hidden_size": optional(at_least(1)),
+        "actor_head_layer_num": at_least(0),
+        "critic_head_hidden_size": optional(at_least(1)),
+        "critic_head_layer_num": at_least(0),
+        "activation": one_of(*ACTIVATIONS, or_a=(nn.Module, type)),
+        "norm_type": one_of(None, "LN"),
+        "sigma_type": one_of(*SIGMA_TYPES),
+        "fixed_sigma_value": positive,
+        "init_sigma": positive,
+        "bound_type": one_of(None, "tanh"),
+    }
+
+    def __init__(
+        self,
+        obs_shape: Any,
+        action_shape: Any,
+        action_space: str = "discrete",
+        share_encoder: bool = True,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        actor_head_hidden_size: int | None = None,
+        actor_head_layer_num: int = 1,
+        critic_head_hidden_size: int | None = None,
+        critic_head_layer_num: int = 1,
+        activation: Any = "relu",
+        norm_type: str | None = None,
+        sigma_type: str = "independent",
+        fixed_sigma_value: float = 0.3,
+        init_sigma: float = 1.0,
+        bound_type: str | None = None,
+        orthogonal_init: bool = True,
+    ) -> None:
+        super().__init__()
+        _check_widths("actor", actor_head_hidden_size, actor_head_layer_num)
+        _check_widths("critic", critic_head_hidden_size, critic_head_layer_num)
+        shape = _action_shape(action_shape, action_space)
+        self.action_space, self.share_encoder = action_space, share_encoder
+        names = ("encoder",) if share_encoder else ("actor_encoder", "critic_encoder")
+        for name in names:
+            setattr(self, name, make_encoder(obs_shape, list(encoder_hidden_size_list), activation, norm_type))
+        self._encoders = names[0], names[-1]
+        hidden = getattr(self, names[0]).output_size
+        actor = (hidden, shape, actor_head_layer_num, activation, norm_type)
+        self.actor_head: Any
+        if action_space == "discrete":
+            self.actor_head = DiscreteHead(*actor, width=actor_head_hidden_size)
+        elif action_space == "multi_discrete":
+            self.actor_head = MultiDiscreteHead(*actor, width=actor_head_hidden_size)
+        else:
+            sigma = (sigma_type, fixed_sigma_value, init_sigma, bound_type)
+            self.actor_head = ReparameterizationHead(*actor, *sigma, width=actor_head_hidden_size)
+        self.critic_head: Any = ValueHead(
+            hidden, critic_head_layer_num, activation, norm_type, width=critic_head_hidden_size
+        )
+        if orthogonal_init:
+            self._orthogonal()
+
+    @property
+    def actor(self) -> nn.ModuleList:
+        """Encoder and head of the policy."""
+        return nn.ModuleList([self._modules[self._encoders[0]], self.actor_head])
+
+    @property
+    def critic(self) -> nn.ModuleList:
+        """Encoder and head of the value."""
+        return nn.ModuleList([self._modules[self._encoders[1]], self.critic_head])
+
+    def forward(self, x: Any, mode: str = "compute_actor_critic") -> dict[str, Any]:
+        """Observations `[..., obs]` to the outputs that `mode` asks for.
+
+        `logit` ('compute_actor', 'compute_actor_critic'): `[..., A]`; a tuple of such tensors for 'multi_discrete';
+        `{'mu': [..., d], 'sigma': [..., d]}` for 'continuous'. `value [...]` ('compute_critic',
+        'compute_actor_critic'). Raises ValueError for another mode.
+        """
+        with_actor, with_critic = _asked(mode)
+        parts: Any = self._modules
+        own, other = self._encoders
+        output, features = {}, None
+        if with_actor:
+            features = parts[own](x)
+            output["logit"] = parts["actor_head"](features)
+        if with_critic:
+            if features is None or own != other:
+                features = parts[other](x)
+            output["value"] = parts["critic_head"](features)
+        return output
+
+    def numpy_ready(self) -> bool:
+        """Whether acting may use `numpy_forward`: plain MLPs over a vector, float32, on the CPU."""
+        own = type(self).forward is VAC.forward  # a subclass may compute something else
+        return own and all(numpy_ready(part) for part in self.children())
+
+    def numpy_forward(self, x: np.ndarray, mode: str = "compute_actor_critic") -> dict[str, Any]:
+        """As `forward` for `[B, obs]`, on NumPy views of the parameters; equal to it to float32 rounding.
+
+        A network whose parts were replaced by others without a NumPy forward runs in torch.
+        """
+        with_actor, with_critic = _asked(mode)
+        if x.dtype != np.float32:
+            x = x.astype(np.float32)
+        parts: Any = self._modules  # nn.Module's own look-up is slow
+        own, other = self._encoders
+        output, features = {}, None
+        try:
+            if with_actor:
+                features = parts[own].numpy_forward(x)
+                output["logit"] = parts["actor_head"].numpy_forward(features)
+            if with_critic:
+                if features is None or own != other:
+                    features = parts[other].numpy_forward(x)
+                output["value"] = parts["critic_head"].numpy_forward(features)
+        except AttributeError:
+            if self.numpy_ready():  # then it is another mistake
+                raise
+            return through_torch(self, x, mode=mode)
+        return output
+
+    def _orthogonal(self) -> None:
+        for module in self.modules():
+            if isinstance(module, (nn.Linear, nn.Conv2d)):
+                nn.init.orthogonal_(module.weight, math.sqrt(2))
+                assert module.bias is not None
+                nn.init.zeros_(module.bias)
+        for stream in self.actor_head.children():
+            nn.init.orthogonal_(stream[-1].weight, 0.01)
+        nn.init.orthogonal_(self.critic_head.V[-1].weight, 1.0)
+
+
+def _asked(mode: str) -> tuple[bool, bool]:
+    try:
+        return MODES[mode]
+    except (KeyError, TypeError):
+        raise ValueError(f"mode is {mode!r}; wanted one of {list(MODES)}") from None
+
+
+def _action_shape(shape: Any, space: str) -> Any:
+    """What the head is told: A, [A, ...] or d. Raises ValueError for a shape that does not fit the space."""
+    if space not in ACTION_SPACES:
+        raise ValueError(f"action_space is {space!r}; wanted one of {list(ACTION_SPACES)}")
+    several = isinstance(shape, (Sequence, np.ndarray))
+    sizes = list(shape) if several else [shape]
+    fits = {"discrete": not several, "multi_discrete": several, "continuous": True}[space]
+    if not fits or not sizes or not all(isinstance(n, (int, np.integer)) and n > 0 for n in sizes):
+        wanted = {
+            "discrete": "a number of actions",
+            "multi_discrete": "a list with the number of choices of each action",
+            "continuous": "the action's size or shape",
+        }[space]
+        raise ValueError(f"action_shape is {shape!r}; wanted {wanted}, since action_space is '{space}'")
+    if space == "multi_discrete":
+        return [int(n) for n in sizes]
+    return int(np.prod(sizes))
+
+
+def _check_widths(part: str, width: int | None, layers: int) -> None:
+    if width is not None and layers == 0:
+        raise ValueError(
+            f"{part}_head_hidden_size is {width}, but the head has no hidden layer: leave it out or set "
+            f"{part}_head_layer_num to 1 or more"
+        )

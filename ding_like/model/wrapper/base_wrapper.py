@@ -1,0 +1,81 @@
+"""The protocol of model wrappers, the innermost one, and the one place where action masks are applied."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from ding_like.model.normalizer import NormalizedModel
+from ding_like.rl_utils.distribution import mask_logit
+from ding_like.utils import WRAPPER_REGISTRY
+
+
+class ModelWrapper:
+    """The protocol of a wrapper: `forward`, `reset`, and every other attribute of what it wraps.
+
+    Attributes:
+        noise_width: uniform numbers per env column and step that its `forward` wants as `noise [B, width]`.
+    """
+
+    noise_width = 0
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def __getattr__(self, key: str) -> Any:
+        if key == "_model":  # not there yet, as while unpickling
+            raise AttributeError(key)
+        return getattr(self._model, key)
+
+    def forward(self, data: Any, **kwargs: Any) -> dict:
+        """The wrapped forward; `data` is an observation tree `[B, ...]` or the model's input dictionary."""
+        return self._model.forward(data, **kwargs)
+
+    def reset(self, data_id: Any = None, **kwargs: Any) -> None:
+        """Forget the state of env columns `data_id` (all for None). Passed inwards through any stack of wrappers."""
+        if isinstance(self._model, ModelWrapper):
+            self._model.reset(data_id=data_id, **kwargs)
+
+
+@WRAPPER_REGISTRY.register("base")
+class BaseModelWrapper(ModelWrapper):
+    """The innermost wrapper: calls the network with those keywords its forward accepts, and masks what it says.
+
+    Where the observation has `action_mask` (`[..., A]`, of several actions side by side), the logits of forbidden
+    actions become the most negative finite number of their type.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model)
+        inner: Any = model.model if isinstance(model, NormalizedModel) else model  # it passes all keywords on
+        parameters = inspect.signature(inner.forward).parameters.values()
+        self._any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        self._accepts = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+        in_numpy = getattr(inner, "numpy_forward", None)
+        self._numpy_mode = in_numpy is not None and "mode" in inspect.signature(in_numpy).parameters
+
+    def forward(self, data: Any, **kwargs: Any) -> dict:
+        if type(data) is np.ndarray:
+            if self._numpy_mode and "mode" in kwargs:
+                return self._model.numpy_forward(data, mode=kwargs["mode"])
+            return self._model.numpy_forward(data)
+        if kwargs and not self._any:
+            kwargs = {k: v for k, v in kwargs.items() if k in self._accepts}
+        output = self._model(data, **kwargs)
+        mask = action_mask_of(data)
+        if mask is not None and "logit" in output:
+            if isinstance(output["logit"], dict):
+                raise ValueError("obs has an action_mask, but the actions are continuous: none can be forbidden")
+            output["logit"] = mask_logit(output["logit"], mask)
+        return output
+
+
+def action_mask_of(data: Any) -> Any:
+    """The `action_mask` in a model's input, an observation or `{'obs': ..., 'prev_state': ...}`; None without one."""
+    if not isinstance(data, dict):
+        return None
+    obs = data["obs"] if "prev_state" in data else data
+    return obs.get("action_mask") if isinstance(obs, dict) else None

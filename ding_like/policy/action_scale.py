@@ -1,0 +1,44 @@
+"""Between a policy's continuous actions and the env's: the one place that knows a Box's bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+UNBOUNDED = 1e18  # a bound this far away is none
+
+
+class ActionScale:
+    """Policies act in units where the box is [-1, 1]; the env gets actions in its own, inside its bounds.
+
+    A dimension without a finite bound on both sides keeps the env's units, and is cut at the bound it has.
+
+    Args:
+        low, high: bounds of the Box, `[*shape]`.
+        dtype: of the Box; whole-number kinds are rounded.
+    """
+
+    def __init__(self, low: Any, high: Any, dtype: Any = np.float32) -> None:
+        self.dtype = np.dtype(dtype)
+        low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+        self.shape = low.shape
+        low, high = low.reshape(-1), high.reshape(-1)
+        self.bounded = (low > -UNBOUNDED) & (high < UNBOUNDED)  # [d]
+        bottom, top = np.where(self.bounded, low, -1.0), np.where(self.bounded, high, 1.0)
+        self._half = ((top - bottom) / 2).astype(np.float32)
+        self._middle = ((top + bottom) / 2).astype(np.float32)
+        if self.dtype.kind == "f":
+            limits = low.astype(self.dtype), high.astype(self.dtype)
+        else:
+            limits = low, high
+        self._low, self._high = limits
+
+    def to_env(self, action: np.ndarray) -> np.ndarray:
+        """Actions `[B, d]` in the policy's units as `[B, *shape]` in the env's, clipped to the box."""
+        x = action * self._half
+        x += self._middle
+        if self.dtype.kind != "f":
+            x = np.rint(x.astype(np.float64))
+        x = np.maximum(np.minimum(x, self._high), self._low)
+        return x.astype(self.dtype, copy=False).reshape(-1, *self.shape)

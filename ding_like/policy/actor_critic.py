@@ -1,0 +1,176 @@
+"""What on-policy actor-critic policies share: acting, what a step stores, advantages of a rollout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ding_like.config.checks import at_least, fraction, number, one_of, optional
+from ding_like.data import ArrayDict, Block, tree_index, tree_map, tree_stack
+from ding_like.model import model_wrap
+from ding_like.model.normalizer import RunningStatistics
+from ding_like.policy.base_policy import Policy
+from ding_like.rl_utils.adder import make_masks
+from ding_like.rl_utils.gae import gae_advantage
+from ding_like.torch_utils import FlatOptimizer
+
+SAMPLERS = {
+    "discrete": "multinomial_sample",
+    "multi_discrete": "multinomial_sample",
+    "continuous": "reparam_sample",
+}
+
+
+class ActorCriticPolicy(Policy):
+    """A stochastic policy with a value function, trained on whole rollouts. Not an algorithm: subclasses are.
+
+    The network gives `logit` and `value [B]`; where its forward takes `mode`, it is asked for what is needed alone.
+    """
+
+    config = dict(
+        action_space=None,  # discrete, multi_discrete or continuous; None: the env's, which it must agree with
+        learn=dict(
+            epoch_per_collect=1,  # passes over each rollout
+            value_weight=0.5,  # weight of the value loss
+            entropy_weight=0.01,  # weight of the entropy bonus
+            adv_norm=True,  # advantages of a minibatch to mean 0 and deviation 1
+            value_norm=False,  # the network learns values divided by the running deviation of the returns
+            grad_clip_norm=0.5,  # largest total gradient norm; None does not clip
+        ),
+        collect=dict(
+            gae_lambda=0.95,  # lambda of the advantages: 0 is one-step, 1 sums all rewards. Schulman 2016
+        ),
+    )
+    config_checks = {
+        "action_space": optional(one_of("discrete", "multi_discrete", "continuous")),
+        "nstep": one_of(1),
+        "random_collect_size": one_of(0),
+        "learn.update_per_collect": one_of(1),
+        "learn.epoch_per_collect": at_least(1),
+        "learn.value_weight": at_least(0.0),
+        "learn.entropy_weight": number,
+        "collect.gae_lambda": fraction,
+    }
+    stores = ("rollout",)
+
+    def default_model(self) -> tuple[str, list[str]]:
+        return "vac", ["ding_like.model.template.vac"]
+
+    @property
+    def _kind(self) -> str:
+        return self._shapes.get("action_space") or self._cfg.action_space or "discrete"
+
+    def _init_learn(self) -> None:
+        learn = self._cfg.learn
+        self._optimizer = FlatOptimizer(
+            self._model.parameters(), learn.optimizer, learn.learning_rate, learn.grad_clip_norm
+        )
+        self._learn_model = model_wrap(self._model, wrapper_name="base")
+        self._value_weight, self._entropy_weight = float(learn.value_weight), float(learn.entropy_weight)
+
+    def _init_collect(self) -> None:
+        shape = self._shapes.get("action_shape", 1)
+        actions = 1 if self._kind == "discrete" else len(shape) if isinstance(shape, (list, tuple)) else int(shape)
+        if self._kind == "continuous":
+            actions = 2 * int(np.prod(shape))  # two uniforms make one normal number
+        self._collect_model = model_wrap(self._model, wrapper_name=SAMPLERS[self._kind], width=actions)
+        self._value_model = model_wrap(self._model, wrapper_name="base")
+        self._lambda = float(self._cfg.collect.gae_lambda)
+        if self._cfg.learn.value_norm:
+            self._value_norm = RunningStatistics((1,))
+
+    def _init_eval(self) -> None:
+        self._eval_model = model_wrap(self._model, wrapper_name="deterministic_sample")
+
+    def _get_updates(self) -> int:
+        return int(self._cfg.learn.epoch_per_collect)
+
+    def _forward_collect(self, obs: Any, data_id: Any = None, **setting: Any) -> ArrayDict:
+        setting["mode"] = "compute_actor_critic"
+        return self._act("collect", self._collect_model, obs, data_id, setting)
+
+    def _forward_eval(self, obs: Any, data_id: Any = None) -> ArrayDict:
+        return self._act("eval", self._eval_model, obs, data_id, {"mode": "compute_actor"})
+
+    def _process_transition(self, obs: Any, model_output: ArrayDict, timestep: Any) -> dict[str, Any]:
+        raw = "raw_action" if "raw_action" in model_output else "action"
+        return {
+            "obs": obs,
+            "action": model_output[raw],
+            "logit": model_output["logit"],
+            "value": model_output["value"],
+            "reward": timestep.reward,
+            "next_obs": timestep.obs,
+            "terminated": timestep.terminated,
+            "done": timestep.done,
+        }
+
+    def _get_train_sample(self, data: Block) -> Block:
+        """The rows `[T, B]` with `adv` and `return_` (advantage + value); values in the network's units.
+
+        Schulman 2016, eq. 16; a truncated episode bootstraps from its final observation, a terminated one does not.
+        """
+        scale = self._value_scale()
+        value = np.asarray(data["value"]) * scale  # [T, B]
+        discount, cut = make_masks(data, self._gamma)  # [T, B]
+        next_value = self._next_value(data, value, discount, scale)  # [T, B]
+        adv = gae_advantage(data["reward"], discount, cut, value, next_value, self._lambda, mask=data.get("mask"))
+        target = adv + value
+        if hasattr(self, "_value_norm"):
+            real = target if "mask" not in data else target[data["mask"] > 0]
+            self._value_norm.update(real.reshape(-1, 1))
+            scale = self._value_scale()
+        fields = {name: data[name] for name in ("obs", "action", "logit", "mask") if name in data}
+        fields |= {"adv": adv, "return_": target / scale, "value": value / scale}
+        return Block(fields, data.starts)
+
+    def _value_scale(self) -> np.float32:
+        """What the network's values are multiplied by: 1, or the deviation of the returns so far."""
+        if not hasattr(self, "_value_norm"):
+            return np.float32(1)
+        return np.float32(max(float(self._value_norm.var) ** 0.5, 1e-4))
+
+    def _next_value(self, data: Block, value: np.ndarray, discount: np.ndarray, scale: np.float32) -> np.ndarray:
+        """Values of the next observations `[T, B]`: the next row's, but where an episode was truncated."""
+        link = data.link
+        if link is None:  # the policy stored observations of its own making
+            obs = data["next_obs"]
+            flat = self._values(tree_map(lambda a: a.reshape(-1, *a.shape[2:]), obs))
+            return flat.reshape(value.shape) * scale
+        last = tree_index(link.rows, len(value))
+        open_ends = [i for i, flat in enumerate(link.ends.tolist()) if discount.reshape(-1)[flat] > 0]
+        if open_ends:
+            finals = tree_stack([link.finals[i] for i in open_ends])
+            last = tree_map(lambda a, b: np.concatenate([a, b]), last, finals)
+        ahead = self._values(last) * scale  # [B + K]
+        out = np.empty_like(value)
+        out[:-1] = value[1:]
+        out[-1] = ahead[: link.columns]
+        if open_ends:
+            out.reshape(-1)[link.ends[open_ends]] = ahead[link.columns :]
+        return out
+
+    def _values(self, obs: Any) -> np.ndarray:
+        """The network's values `[N]` of observations `[N, ...]`."""
+        return np.asarray(self._acting.call(self._value_model, obs, {"mode": "compute_critic"})["value"])
+
+    def _advantage(self, data: ArrayDict) -> torch.Tensor:
+        """Advantages of a minibatch `[N]`, normalised where the config says so (one alone stays as it is)."""
+        adv = data["adv"]
+        if not self._cfg.learn.adv_norm or len(adv) < 2:
+            return adv
+        std, mean = torch.std_mean(adv)
+        return (adv - mean) / (std + 1e-8)
+
+    def _state_dict_learn(self) -> dict[str, Any]:
+        state = super()._state_dict_learn()
+        if hasattr(self, "_value_norm"):
+            state["value_norm"] = {k: v.clone() for k, v in self._value_norm.state_dict().items()}
+        return state
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_learn(state)
+        if hasattr(self, "_value_norm") and "value_norm" in state:
+            self._value_norm.load_state_dict(state["value_norm"])

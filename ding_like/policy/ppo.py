@@ -1,0 +1,88 @@
+"""Proximal policy optimisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ding_like.config.checks import at_least, optional, positive
+from ding_like.data import ArrayDict, Block, torchify, tree_map
+from ding_like.policy.actor_critic import ActorCriticPolicy
+from ding_like.rl_utils.distribution import make_distribution
+from ding_like.rl_utils.loss import masked_mean
+from ding_like.rl_utils.policy_gradient import clipped_surrogate, value_loss
+from ding_like.utils import POLICY_REGISTRY
+
+
+@POLICY_REGISTRY.register("ppo")
+class PPOPolicy(ActorCriticPolicy):
+    """Clipped surrogate objective over epochs of minibatches. Schulman 2017; dual clip: Ye 2020."""
+
+    config = dict(
+        learn=dict(
+            epoch_per_collect=10,  # passes over each rollout
+            batch_size=64,  # most samples of a minibatch; a rollout is split into equal ones
+            learning_rate=3e-4,  # step size
+            clip_ratio=0.2,  # the ratio of new to old probability is clipped to 1 - clip_ratio and 1 + clip_ratio
+            dual_clip=None,  # lower bound factor (above 1) of the objective where the advantage is negative
+            value_clip=None,  # how far the value may move from the old one; None does not clip
+            target_kl=None,  # a step whose approximate KL exceeds 1.5 times this is the rollout's last
+        ),
+        collect=dict(
+            n_sample=1024,  # train samples of one rollout; whole rows of all env columns
+        ),
+    )
+    config_checks = {
+        "learn.clip_ratio": positive,
+        "learn.dual_clip": optional(at_least(1.0)),
+        "learn.value_clip": optional(positive),
+        "learn.target_kl": optional(positive),
+    }
+
+    def _init_learn(self) -> None:
+        super()._init_learn()
+        learn = self._cfg.learn
+        self._clip, self._dual_clip, self._value_clip = learn.clip_ratio, learn.dual_clip, learn.value_clip
+        self._target_kl = learn.target_kl
+
+    def _get_train_sample(self, data: Block) -> Block:
+        """The base's fields, and `log_prob` of each action under the policy that took it."""
+        items = super()._get_train_sample(data)
+        logit = tree_map(torchify, items.pop("logit"))
+        with torch.inference_mode():
+            distribution = make_distribution(logit, self._kind)
+            items["log_prob"] = distribution.log_prob(torchify(items["action"])).numpy()  # [T, B]
+        return items
+
+    def _forward_learn(self, data: ArrayDict) -> dict[str, Any]:
+        """One gradient step on a minibatch `[N]`: obs, action, log_prob, adv, return_, value, optional weight."""
+        output = self._learn_model.forward(data["obs"], mode="compute_actor_critic")
+        distribution = make_distribution(output["logit"], self._kind)
+        log_prob = distribution.log_prob(data["action"])  # [N]
+        weight = data.get("weight")
+        surrogate, ratio = clipped_surrogate(
+            log_prob, data["log_prob"], self._advantage(data), self._clip, self._dual_clip
+        )
+        policy_loss = masked_mean(surrogate, weight=weight)
+        error = value_loss(output["value"], data["return_"], data["value"], self._value_clip)
+        critic_loss = masked_mean(error, weight=weight)
+        entropy = masked_mean(distribution.entropy(), weight=weight)
+        loss = policy_loss + self._value_weight * critic_loss - self._entropy_weight * entropy
+        grad_norm = self._optimise(self._optimizer, loss)
+        with torch.no_grad():
+            approx_kl = (ratio - 1 - (log_prob - data["log_prob"])).mean()
+            clipped = ((ratio - 1).abs() > self._clip).float().mean()
+        info = {
+            "total_loss": loss.detach(),
+            "policy_loss": policy_loss.detach(),
+            "value_loss": critic_loss.detach(),
+            "entropy": entropy.detach(),
+            "approx_kl": approx_kl,
+            "clip_fraction": clipped,
+            "grad_norm": grad_norm,
+            "cur_lr": self._optimizer.param_groups[0]["lr"],
+        }
+        if self._target_kl is not None:
+            info["stop_updates"] = float(approx_kl) > 1.5 * self._target_kl
+        return info

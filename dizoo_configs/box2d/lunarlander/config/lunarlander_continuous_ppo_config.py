@@ -1,0 +1,35 @@
+"""LunarLander-v3 with continuous actions and PPO: a mean return of 200 over 20 episodes."""
+
+main_config = dict(
+    exp_name="lunarlander_continuous_ppo_seed0",
+    env=dict(
+        collector_env_num=16,
+        evaluator_env_num=10,
+        n_evaluator_episode=20,
+        stop_value=200,
+    ),
+    policy=dict(
+        discount_factor=0.999,
+        norm_obs=dict(use_norm=True),
+        model=dict(
+            encoder_hidden_size_list=[64, 64],
+            share_encoder=False,
+            actor_head_layer_num=0,
+            critic_head_layer_num=0,
+            activation="tanh",
+        ),
+        learn=dict(epoch_per_collect=4, batch_size=256, learning_rate=1e-3, entropy_weight=0.0, value_norm=True),
+        collect=dict(n_sample=2048, gae_lambda=0.98),
+        eval=dict(evaluator=dict(eval_freq=320)),
+    ),
+)
+create_config = dict(
+    env=dict(type="LunarLander-v3", env_kwargs=dict(continuous=True)),
+    env_manager=dict(type="base"),
+    policy=dict(type="ppo"),
+)
+
+if __name__ == "__main__":
+    from ding_like.entry import serial_pipeline_onpolicy
+
+    serial_pipeline_onpolicy((main_config, create_config), seed=0)
