@@ -76,7 +76,7 @@ def bare_step(net: Bare, adam: FlatAdam, data: dict[str, Tensor]) -> tuple:
     with torch.no_grad():  # what every implementation logs
         kl = (ratio_ - 1 - (log_prob - data["log_prob"])).mean()
         clipped = ((ratio_ - 1).abs() > CLIP).float().mean()
-    return float(loss), kl, clipped
+    return float(loss.detach()), kl, clipped
 
 
 def update_variants(repeat: int) -> dict[str, Callable[[], float]]:

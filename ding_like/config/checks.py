@@ -32,6 +32,8 @@ def _real(value: Any) -> bool:
 
 
 number = Check(_real, "a number")
+not_negative = Check(lambda value: _real(value) and value >= 0, "a number of at least 0")
+above_one = Check(lambda value: _real(value) and value > 1, "a number above 1")
 positive = Check(lambda value: _real(value) and 0 < value < math.inf, "a number above 0")
 fraction = Check(lambda value: _real(value) and 0 <= value <= 1, "a number from 0 to 1")
 positive_fraction = Check(lambda value: _real(value) and 0 < value <= 1, "a number above 0, at most 1")

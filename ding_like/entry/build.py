@@ -263,7 +263,8 @@ def build_evaluator(cfg: CfgDict, manager: Any, policy: Policy, seed: int) -> Ev
 def _manager(cfg: CfgDict, role: str, env_setting: Any, num: int | None = None) -> Any:
     if num is None:
         num = cfg.env.collector_env_num if role == "collect" else cfg.env.evaluator_env_num
-    evaluating, cls = role == "eval", ENV_MANAGER_REGISTRY.get(cfg.env_manager.type)
+    evaluating = role == "eval"
+    cls: Any = ENV_MANAGER_REGISTRY.get(cfg.env_manager.type)
     native = getattr(cls, "native", False)
     if native and not evaluating:
         return cls.from_config(cfg.env, cfg.env.manager, num, role, env_setting)

@@ -95,8 +95,8 @@ def _store_mistakes(cfg: CfgDict) -> Iterator[str]:
     """
     if cfg.replay_buffer.type == "rollout" and cfg.policy.learn.batch_size > cfg.policy.collect.n_sample:
         yield (
-            f"policy.learn.batch_size: got {cfg.policy.learn.batch_size}, wanted at most {cfg.policy.collect.n_sample}, "
-            "as policy.collect.n_sample says: a minibatch is part of one rollout"
+            f"policy.learn.batch_size: got {cfg.policy.learn.batch_size}, wanted at most "
+            f"{cfg.policy.collect.n_sample}, as policy.collect.n_sample says: a minibatch is part of one rollout"
         )
     path = "policy.other.replay_buffer.replay_buffer_size"
     size = get_path(cfg, path, None)

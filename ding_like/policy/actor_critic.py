@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ding_like.config.checks import at_least, fraction, number, one_of, optional
+from ding_like.config.checks import at_least, fraction, not_negative, number, one_of, optional
 from ding_like.data import ArrayDict, Block, tree_index, tree_map, tree_stack
 from ding_like.model import model_wrap
 from ding_like.model.normalizer import RunningStatistics
@@ -49,7 +49,7 @@ class ActorCriticPolicy(Policy):
         "random_collect_size": one_of(0),
         "learn.update_per_collect": one_of(1),
         "learn.epoch_per_collect": at_least(1),
-        "learn.value_weight": at_least(0.0),
+        "learn.value_weight": not_negative,
         "learn.entropy_weight": number,
         "collect.gae_lambda": fraction,
     }

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from ding_like.config.cfg_dict import CfgDict
-from ding_like.config.checks import Check, at_least, fraction, one_of, optional, positive
+from ding_like.config.checks import Check, at_least, fraction, not_negative, one_of, optional, positive
 from ding_like.config.merge import deep_merge_defaults
 from ding_like.config.paths import ConfigError
 from ding_like.data import ArrayDict, Block, tree_index, tree_map, tree_stack
@@ -101,7 +101,7 @@ class Policy:
         "learn.optimizer": one_of("adam", "adamw", "rmsprop", "sgd"),
         "learn.grad_clip_norm": optional(positive),
         "learn.lr_schedule.type": one_of(None, "linear", "exp"),
-        "learn.lr_schedule.end": at_least(0.0),
+        "learn.lr_schedule.end": not_negative,
         "learn.lr_schedule.decay": at_least(1),
         "collect.n_sample": at_least(1),
     }

@@ -122,6 +122,6 @@ def _check_bootstrap(action_mask: torch.Tensor, discount: torch.Tensor) -> None:
     """Raises ValueError where a value is wanted of an observation that allows no action."""
     if bool(((action_mask != 0).any(-1).logical_not() & (discount > 0)).any()):
         raise ValueError(
-            "obs['action_mask'] allows no action in an observation whose value is needed (the episode goes on after it, "
-            "or was truncated there); only the last observation of a terminated episode may forbid all"
+            "obs['action_mask'] allows no action in an observation whose value is needed (the episode goes on "
+            "after it, or was truncated there); only the last observation of a terminated episode may forbid all"
         )

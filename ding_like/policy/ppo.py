@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ding_like.config.checks import at_least, optional, positive
+from ding_like.config.checks import above_one, optional, positive
 from ding_like.data import ArrayDict, Block, torchify, tree_map
 from ding_like.policy.actor_critic import ActorCriticPolicy
 from ding_like.rl_utils.distribution import make_distribution
@@ -35,7 +35,7 @@ class PPOPolicy(ActorCriticPolicy):
     )
     config_checks = {
         "learn.clip_ratio": positive,
-        "learn.dual_clip": optional(at_least(1.0)),
+        "learn.dual_clip": optional(above_one),
         "learn.value_clip": optional(positive),
         "learn.target_kl": optional(positive),
     }

@@ -1,6 +1,5 @@
 """PPO's and A2C's losses against plain sums, ratios before an update, and what ends the updates of a rollout."""
 
-import json
 import math
 
 import numpy as np
@@ -169,7 +168,6 @@ def test_scalars_are_logged_over_env_steps_which_grow_and_end_at_the_last(in_tmp
     cfg = config("run", epoch_per_collect=4)
     cfg[0]["policy"]["collect"]["n_sample"] = 100
     serial_pipeline(cfg, max_env_step=1000)
-    lines = [json.loads(line) for line in open("run/metrics.jsonl")]
-    steps = [line["envstep"] for line in lines if line["section"] == "collect"]
+    steps = [line["envstep"] for line in metrics("run") if line["section"] == "collect"]
     assert steps == sorted(set(steps)) and steps[-1] == 1000
     assert result("run")["env_step"] == 1000

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from ding_like.config.checks import at_least, list_of, one_of, optional, positive
@@ -121,12 +120,12 @@ class VAC(nn.Module):
     @property
     def actor(self) -> nn.ModuleList:
         """Encoder and head of the policy."""
-        return nn.ModuleList([self._modules[self._encoders[0]], self.actor_head])
+        return nn.ModuleList([getattr(self, self._encoders[0]), self.actor_head])
 
     @property
     def critic(self) -> nn.ModuleList:
         """Encoder and head of the value."""
-        return nn.ModuleList([self._modules[self._encoders[1]], self.critic_head])
+        return nn.ModuleList([getattr(self, self._encoders[1]), self.critic_head])
 
     def forward(self, x: Any, mode: str = "compute_actor_critic") -> dict[str, Any]:
         """Observations `[..., obs]` to the outputs that `mode` asks for.

@@ -109,7 +109,7 @@ class MultinomialSampleWrapper(ModelWrapper):
             )
         is_numpy = type(parts[0]) is np.ndarray
         drawn = [
-            _inverse_cdf(part if is_numpy else part.detach().cpu().numpy(), noise[:, i : i + 1], alpha)
+            _inverse_cdf(part if is_numpy else part.detach().cpu().numpy(), noise[:, i], alpha)
             for i, part in enumerate(parts)
         ]
         action = np.stack(drawn, -1) if type(logit) is tuple else drawn[0]
@@ -164,17 +164,18 @@ def _best(logit: Any) -> Any:
 
 
 def _inverse_cdf(z: np.ndarray, uniform: np.ndarray, alpha: float) -> np.ndarray:
-    """Draws `[B]` from softmax(z / alpha), z `[B, A]`, uniform `[B, 1]`.
+    """Draws `[B]` from softmax(z / alpha), z `[B, A]`, uniform `[B]`.
 
     The first action whose cumulated weight exceeds `uniform * total` has a weight of its own above 0, also in float32.
     """
-    z = z - np.maximum.reduce(z, -1, keepdims=True)
+    z = z.T.copy()  # [A, B]: reductions over the first axis are the fast ones
+    z -= np.maximum.reduce(z, 0)
     if alpha != 1.0:
         with np.errstate(over="ignore"):  # a forbidden action's logit is the lowest number there is
             z /= alpha
     weight = np.exp(z, out=z)
-    cdf = np.add.accumulate(weight, -1)
-    return (cdf > uniform * cdf[:, -1:]).argmax(-1)
+    cdf = np.add.accumulate(weight, 0)
+    return (cdf > uniform * cdf[-1]).argmax(0)
 
 
 def _normal(uniform: np.ndarray, d: int) -> np.ndarray:

@@ -12,7 +12,6 @@ from torch import nn
 
 from ding_like.torch_utils.network.mlp import MLP, numpy_ready
 
-
 LOG_SIGMA_RANGE = (-20.0, 2.0)  # of a deviation that depends on the state. Haarnoja 2018
 SIGMA_TYPES = ("independent", "conditioned", "fixed")
 

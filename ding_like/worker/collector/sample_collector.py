@@ -94,7 +94,7 @@ class SampleCollector:
                 row["truncated"] = timestep.truncated
             real = None
             if masked and (real := env.real) is not None:
-                idle += len(real) - np.count_nonzero(real)
+                idle += len(real) - int(np.count_nonzero(real))
             slab.write(obs, row, timestep, real)
             obs = env.ready_obs
             if obs is not timestep.obs:

@@ -13,7 +13,6 @@ import numpy as np
 
 from ding_like.data import ArrayDict, Block, buffer_from_example, tree_index, tree_leaves, tree_map
 
-
 NONE = np.empty(0, np.int64)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class Rollout:
         bounds = [total * i // pieces for i in range(pieces + 1)]
         for _ in range(updates):
             order = self._rng.permutation(total)
-            for start, stop in zip(bounds, bounds[1:]):
+            for start, stop in pairwise(bounds):
                 index = order[start:stop]
                 batch = ArrayDict({k: _take(v, index) for k, v in data.items()})
                 batch["index"] = index
