@@ -19,6 +19,11 @@ ALIASES = (
     ("policy.learn.discount_factor", "policy.discount_factor"),
     ("policy.collect.unroll_len", "policy.unroll_len"),
 )
+# (name in DI-engine, name here) of values that mean the same.
+RENAMED = (
+    ("policy.learn.grad_clip_value", "policy.learn.grad_clip_norm"),  # of its grad_clip_type 'clip_norm', the default
+    ("policy.learn.grad_norm", "policy.learn.grad_clip_norm"),
+)
 
 
 def resolve_aliases(user: Mapping[Any, Any], defaults: Mapping[Any, Any], mistakes: list[str] | None = None) -> CfgDict:
@@ -97,6 +102,9 @@ _MANAGER_KEYS = (
     *("episode_num", "max_retry", "retry_type", "retry_waiting_time", "reset_timeout", "reset_inplace", "step_timeout"),
     *("step_wait_timeout", "connect_timeout", "wait_num", "copy_on_get", "context"),
 )
+_ACT_SCALE = "continuous actions are always scaled: a policy's [-1, 1] is the box of the env"
+_ROLLOUT = "an on-policy policy forgets what it has trained on; policy.collect.n_sample is the size of its rollout"
+_ADAM = "the optimiser's other numbers are those of torch"
 _STORES = ("replay", "naive", "deque", "advanced")
 # Left alone where a registered env, a user's own, may read them.
 ENV_FLAGS = (
@@ -108,6 +116,8 @@ ENV_FLAGS = (
     ),
     Obsolete("env.frame_stack", "frames are stacked by env.wrappers=[dict(type='frame_stack', n=4)]", (0, 1, None)),
     Obsolete("env.is_train", "wrappers of training alone are marked train_only=True in env.wrappers"),
+    Obsolete("env.use_act_scale", _ACT_SCALE, (True, None)),
+    Obsolete("env.act_scale", _ACT_SCALE, (True, None)),
 )
 OBSOLETE = (
     Obsolete("env.replay_path", "a run records no video", (None,)),
@@ -127,6 +137,17 @@ OBSOLETE = (
     Obsolete("policy.learn.multi_gpu", _DDP, (False,)),
     Obsolete("policy.learn.bp_update_sync", _DDP, (True, False)),
     Obsolete("policy.learn.ignore_done", f"{_FLAGS}, and only a termination stops a bootstrap", (False,)),
+    Obsolete(
+        "policy.learn.grad_clip_type",
+        "gradients are clipped by their total norm; policy.learn.grad_clip_norm says where, None does not clip",
+        ("clip_norm",),
+    ),
+    Obsolete(
+        "policy.learn.lr_scheduler",
+        "policy.learn.lr_schedule=dict(type='linear', end=0.0, decay=100000) lowers the rate over so many env steps",
+        (None,),
+    ),
+    Obsolete("policy.transition_with_policy_data", _NO_READER),
     Obsolete("policy.learn.learner.dataloader", _NO_READER),
     Obsolete("policy.learn.learner.train_iterations", "give the run --train-iter or max_train_iter"),
     Obsolete("policy.learn.learner.log_policy", _NO_READER),
@@ -163,14 +184,36 @@ OBSOLETE = (
     *(Obsolete(f"{section}.import_names", _IMPORTS) for section in _SECTIONS),
     Obsolete("commander", "the loop itself evaluates and stops"),
 )
+# Where the store is `rollout`.
+ON_POLICY = (
+    *(
+        Obsolete(f"policy.other.replay_buffer.{key}", _ROLLOUT)
+        for key in ("replay_buffer_size", "max_use", "max_reuse", "max_staleness", "alpha", "beta", "anneal_step")
+    ),
+    Obsolete("policy.recompute_adv", "advantages are computed once a rollout, from the values it was collected with"),
+    Obsolete("policy.nstep_return", "policy.collect.gae_lambda says how far returns look ahead", (False,)),
+    Obsolete(
+        "policy.collect.n_episode",
+        "a rollout is policy.collect.n_sample steps, whether or not episodes end in it",
+        (None,),
+    ),
+    Obsolete(
+        "policy.learn.ppo_param_init",
+        "weights start orthogonal; policy.model.orthogonal_init=False keeps torch's",
+        (True,),
+    ),
+    Obsolete("policy.learn.betas", _ADAM, ((0.9, 0.999), [0.9, 0.999])),
+    Obsolete("policy.learn.eps", _ADAM, (1e-8,)),
+)
 
 
 def drop_obsolete(
     user: Mapping[Any, Any], defaults: Mapping[Any, Any] | None = None, mistakes: list[str] | None = None
 ) -> CfgDict:
-    """Return the user's single dict without the keys of `OBSOLETE`, `ENV_FLAGS` and any `cfg_type`, each said once.
+    """Return the user's single dict without the keys of `OBSOLETE`, `ENV_FLAGS` and any `cfg_type`, and with those of
+    `RENAMED` under their names here; each is said once.
 
-    A key that the defaults know is left alone.
+    A key that the defaults know is left alone. The keys of `ON_POLICY` go where `replay_buffer.type` is 'rollout'.
 
     Args:
         mistakes: takes the messages instead of an error being raised.
@@ -183,7 +226,9 @@ def drop_obsolete(
     cfg_types = [Obsolete(path, _NO_READER) for path, _ in walk(result) if path.split(".")[-1] == "cfg_type"]
     env_type = get_path(result, "env.type", None)
     own_env = isinstance(env_type, str) and env_type in ENV_REGISTRY
-    for path, says, harmless in [*OBSOLETE, *cfg_types, *(() if own_env else ENV_FLAGS)]:
+    on_policy = get_path(result, "replay_buffer.type", None) == "rollout"
+    more = (*(ON_POLICY if on_policy else ()), *cfg_types, *(() if own_env else ENV_FLAGS))
+    for path, says, harmless in (*more, *OBSOLETE):
         if _is_known(path, defaults or {}):
             continue
         value = pop_path(result, path)
@@ -193,8 +238,25 @@ def drop_obsolete(
             told.append(f"{path}: {value!r} asks for what does not exist here: {says}; remove the key")
             continue
         warn_once(f"obsolete {path}", f"{path}: a key without effect here: {says}; remove it")
+    _rename(result, defaults or {}, told)
     _raise_unless(mistakes is not None, told)
     return result
+
+
+def _rename(user: CfgDict, defaults: Mapping[Any, Any], told: list[str]) -> None:
+    """Move the keys of `RENAMED`, in place, where the defaults have the new name and not the old one."""
+    for old, new in RENAMED:
+        if get_path(defaults, old) is not MISSING or get_path(defaults, new) is MISSING:
+            continue
+        value = pop_path(user, old)
+        if value is MISSING:
+            continue
+        other = get_path(user, new)
+        if other is not MISSING and other != value:
+            told.append(f"{old} is {value!r} but {new} is {other!r}; they are one value, keep {new}")
+            continue
+        warn_once(f"renamed {old}", f"{old}: is called {new} here and taken as that")
+        set_path(user, new, value)
 
 
 def _asked(value: Any) -> Any:

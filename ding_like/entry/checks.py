@@ -41,7 +41,7 @@ ACTION_KINDS = {
     "Box": "continuous",
 }
 # DI-engine's managers beside 'base'.
-_OTHER_MANAGERS = ("subprocess", "async_subprocess", "subprocess_v2", "env_supervisor", "env_pool", "gym_vector")
+_OTHER_MANAGERS = ("subprocess", "async_subprocess", "subprocess_v2", "env_supervisor")
 _EXAMPLES = {"env": "CartPole-v1", "env_manager": "base", "policy": "dqn", "replay_buffer": "replay"}
 
 

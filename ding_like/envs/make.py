@@ -84,7 +84,7 @@ def make_env_fns(
     import_modules(env_cfg.get("import_names") or ())
     cfgs: list = [env_cfg] * num
     if env_setting is None:
-        env_setting = _registered(env_cfg)
+        env_setting = registered(env_cfg)
     if env_setting is None:
         builder = env_builder(env_cfg)
         return [_factory(env_cfg, role, builder) for _ in range(num)]
@@ -132,27 +132,28 @@ def env_builder(env_cfg: Mapping[str, Any]) -> partial:
 
     Raises ValueError when none is named, UnknownNameError when none is found, with the nearest names.
     """
-    registered = _registered(env_cfg)
-    if registered is not None:
-        return partial(_construct, registered)
+    own = registered(env_cfg)
+    if own is not None:
+        return partial(_construct, own)
     kind, env_id = env_cfg.get("type"), env_cfg.get("env_id")
     if kind is None or kind in FAMILIES:
         if env_id is None:
             raise ValueError(f"env.type is {kind!r} and env.env_id is None; name a registered env or a Gymnasium id")
         kind = env_id
     elif env_id is not None and env_id != kind:
-        _find_spec(kind)
+        find_spec(kind)
         raise ValueError(f"env.type is '{kind}' but env.env_id is '{env_id}'; give one of them")
-    _find_spec(kind)
+    find_spec(kind)
     return partial(_make_gymnasium, kind)
 
 
-def _registered(env_cfg: Mapping[str, Any]) -> Any:
+def registered(env_cfg: Mapping[str, Any]) -> Any:
+    """The env class registered under `env.type`, or None."""
     name = env_cfg.get("type")
     return ENV_REGISTRY.get(name) if name is not None and name in ENV_REGISTRY else None
 
 
-def _find_spec(env_id: str) -> Any:
+def find_spec(env_id: str) -> Any:
     """The Gymnasium spec of an id; the package its prefix belongs to is imported first."""
     for prefix, module, requirement in PROVIDERS:
         if env_id.startswith(prefix) or (module == "ale_py" and "NoFrameskip" in env_id):
@@ -185,7 +186,7 @@ def _import_provider(env_id: str, module: str, requirement: str) -> None:
 
 def _make_gymnasium(env_id: str, env_cfg: Mapping[str, Any]) -> gymnasium.Env:
     kwargs = dict(env_cfg.get("env_kwargs") or {})
-    spec = _find_spec(env_id)
+    spec = find_spec(env_id)
     if spec.id.startswith("ALE/") and "atari" in [wrapper_type(entry) for entry in env_cfg.get("wrappers") or ()]:
         kwargs.setdefault("frameskip", 1)  # the wrapper skips frames itself
     # The managers reset before they step and check what comes back: Gymnasium's guards would do it again.

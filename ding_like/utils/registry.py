@@ -117,6 +117,9 @@ ENV_MANAGER_REGISTRY = Registry(
     {
         "base": "ding_like.envs.env_manager.base_env_manager",
         "base_v2": "ding_like.envs.env_manager.base_env_manager",
+        **dict.fromkeys(
+            ("vector", "gym_vector", "env_pool", "envpool"), "ding_like.envs.env_manager.vector_env_manager"
+        ),
     },
 )
 ENV_WRAPPERS = (

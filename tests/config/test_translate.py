@@ -174,3 +174,88 @@ def test_an_alias_whose_source_the_defaults_know_is_not_obsolete():
     with pytest.raises(ConfigError, match=r"unroll_len: 10 asks .* this policy trains on single transitions"):
         drop_obsolete(user, {})
     assert drop_obsolete({"policy": {"collect": {"unroll_len": 1}}}, {}) == {}
+
+
+PPO_DEFAULTS = {
+    "replay_buffer": {"type": None},
+    "policy": {
+        "discount_factor": 0.99,
+        "learn": {"grad_clip_norm": 0.5, "epoch_per_collect": 10},
+        "collect": {"n_sample": 256, "gae_lambda": 0.95},
+        "other": {"replay_buffer": {}},
+    },
+}
+
+
+def on_policy(path, value):
+    """A config that holds one value, with the store that an on-policy run has."""
+    return {**set_in(path, value), "replay_buffer": {"type": "rollout"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("policy.recompute_adv", True),
+        ("policy.nstep_return", False),
+        ("policy.collect.n_episode", None),
+        ("policy.learn.ppo_param_init", True),
+        ("policy.learn.betas", [0.9, 0.999]),
+        ("policy.learn.eps", 1e-8),
+        ("policy.learn.grad_clip_type", "clip_norm"),
+        ("policy.learn.lr_scheduler", None),
+        ("policy.transition_with_policy_data", True),
+        ("policy.other.replay_buffer.replay_buffer_size", 1000),
+        ("policy.other.replay_buffer.max_use", 10),
+        ("env.use_act_scale", True),
+    ],
+)
+def test_on_policy_keys_of_di_engine_that_change_nothing_are_dropped_and_said(path, value, caplog):
+    for _ in range(2):
+        left = drop_obsolete(on_policy(path, value), PPO_DEFAULTS)
+    assert left == {"replay_buffer": {"type": "rollout"}}
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [path]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("policy.nstep_return", True, "True asks .* policy.collect.gae_lambda says"),
+        ("policy.collect.n_episode", 32, "32 asks .* a rollout is policy.collect.n_sample steps"),
+        ("policy.learn.ppo_param_init", False, "False asks .* policy.model.orthogonal_init=False keeps"),
+        ("policy.learn.betas", (0.5, 0.9), "asks .* those of torch"),
+        ("policy.learn.grad_clip_type", "clip_value", "'clip_value' asks .* policy.learn.grad_clip_norm says where"),
+        ("policy.learn.lr_scheduler", (2000, 0.1), "asks .* policy.learn.lr_schedule=.* lowers the rate"),
+        ("env.use_act_scale", False, "False asks .* continuous actions are always scaled"),
+    ],
+)
+def test_on_policy_keys_of_di_engine_that_ask_for_something_say_what_there_is(path, value, message):
+    with pytest.raises(ConfigError, match=f"{path}: .*{message}"):
+        drop_obsolete(on_policy(path, value), PPO_DEFAULTS)
+
+
+def test_keys_of_replay_are_left_to_stores_other_than_the_rollout():
+    user = {"replay_buffer": {"type": "mine"}, "policy": {"other": {"replay_buffer": {"replay_buffer_size": 1000}}}}
+    assert drop_obsolete(user, PPO_DEFAULTS) == user
+
+
+@pytest.mark.parametrize("old", ["grad_clip_value", "grad_norm"])
+def test_the_clipping_of_gradients_has_one_name(old, caplog):
+    wanted = {"policy": {"learn": {"grad_clip_norm": 10}}}
+    for _ in range(2):
+        assert drop_obsolete({"policy": {"learn": {old: 10}}}, PPO_DEFAULTS) == wanted
+    assert [record.getMessage() for record in caplog.records] == [
+        f"policy.learn.{old}: is called policy.learn.grad_clip_norm here and taken as that"
+    ]
+    both = {"policy": {"learn": {old: 10, "grad_clip_norm": 10}}}
+    assert drop_obsolete(both, PPO_DEFAULTS) == wanted
+    both["policy"]["learn"]["grad_clip_norm"] = 5
+    with pytest.raises(
+        ConfigError, match=rf"{old} is 10 but policy.learn.grad_clip_norm is 5; .* keep policy.learn.gr"
+    ):
+        drop_obsolete(both, PPO_DEFAULTS)
+
+
+def test_a_policy_that_has_a_renamed_key_keeps_it():
+    own = {"policy": {"learn": {"grad_norm": None, "grad_clip_norm": None}}}
+    user = {"policy": {"learn": {"grad_norm": 2.0}}}
+    assert drop_obsolete(user, own) == user

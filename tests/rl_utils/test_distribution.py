@@ -27,13 +27,6 @@ def randn(*shape, seed=0):
     return torch.randn(*shape, generator=generator(seed), dtype=torch.float64)
 
 
-def masked(*shape, seed=0):
-    """Random logits and a mask that allows at least the last action."""
-    mask = torch.rand(*shape, generator=generator(seed + 50)) < 0.5
-    mask[..., -1] = True
-    return mask_logit(randn(*shape, seed=seed), mask), mask
-
-
 def close(ours, wanted):
     torch.testing.assert_close(ours, wanted, rtol=1e-10, atol=1e-12)
 
@@ -136,6 +129,10 @@ def test_a_masked_action_has_probability_zero_and_the_rest_is_as_without_it(dtyp
     assert ours.mode().tolist() == [2]
 
 
+def test_the_mask_value_is_the_lowest_float32():
+    assert mask_logit(torch.zeros(1, 2), torch.tensor([[1, 0]]))[0, 1].item() == MASKED
+
+
 def test_one_allowed_action_is_certain():
     only = Categorical(mask_logit(torch.randn(3, 4, generator=generator()), torch.eye(4)[:3]))
     assert only.entropy().tolist() == [0, 0, 0]
@@ -144,9 +141,9 @@ def test_one_allowed_action_is_certain():
 
 
 def test_masked_logits_get_no_gradient_and_no_nan():
-    logit, mask = masked(20, 5)
-    other = masked(20, 5, seed=3)[0]
-    logit, other = logit.float().clamp(min=MASKED).requires_grad_(), mask_logit(other.float(), mask).requires_grad_()
+    mask = torch.rand(20, 5, generator=generator()) < 0.5
+    mask[:, -1] = True
+    logit, other = (mask_logit(randn(20, 5, seed=s).float(), mask).requires_grad_() for s in (1, 2))
     p, q = Categorical(logit), Categorical(other)
     action = p.sample()
     (p.entropy() + p.log_prob(action) + p.kl(q)).sum().backward()

@@ -40,6 +40,8 @@ class BaseEnvManager:
     """
 
     config: dict = {}
+    may_idle = False  # every row is a transition
+    real = None
 
     def __init__(
         self,
