@@ -8,11 +8,15 @@ EXTRAS = {
     "box2d": ["gymnasium[box2d]", "pygame-ce"],
     "atari": ["ale-py>=0.9", "opencv-python-headless"],
     "minatar": ["minatar>=1.0.15"],
+    "envpool": ["envpool>=1.0"],
+    "fast": ["numba"],
     "gym": ["gym==0.26.2"],
 }
 TOOLS = ["pytest", "hypothesis", "ruff", "mypy", "types-PyYAML", "psutil"]
-EXTRAS["test"] = TOOLS + EXTRAS["box2d"] + EXTRAS["atari"] + EXTRAS["minatar"] + EXTRAS["gym"]
-EXTRAS["all"] = sorted({req for name in ("box2d", "atari", "minatar", "gym") for req in EXTRAS[name]})
+EXTRAS["test"] = TOOLS + EXTRAS["box2d"] + EXTRAS["atari"] + EXTRAS["minatar"] + EXTRAS["fast"] + EXTRAS["gym"]
+EXTRAS["all"] = sorted(
+    {req for name in ("box2d", "atari", "minatar", "envpool", "fast", "gym") for req in EXTRAS[name]}
+)
 
 setup(
     name="ding_like",
@@ -27,7 +31,7 @@ setup(
     install_requires=[
         "torch>=2.4",
         "numpy>=1.26",
-        "gymnasium>=1.0",
+        "gymnasium>=1.1",
         "easydict",
         "pyyaml",
         "tensorboardX>=2.6",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ding_like.data.array_dict import ArrayDict
-from ding_like.data.tree import tree_index, tree_leaves, tree_map, tree_stack, tree_write
+from ding_like.data.tree import tree_index, tree_leaves, tree_map, tree_write
 
 
 class RowLink:
@@ -16,7 +16,7 @@ class RowLink:
     Attributes:
         rows: tree `[L + 1, B, ...]`: the observation of every row and of the step after the last.
         ends: int array `[K]`: flat indices `t * B + b`, ascending, of rows at which an episode ended.
-        finals: list of K observations (trees without leading axes): the true final ones of those rows.
+        finals: tree `[K, ...]`: the true final observations of those rows; None where there are none.
         columns: B.
         hop: int array `[E, B]`, distance from a row to the row its bootstrap observation stands at; None
             means 1.
@@ -24,7 +24,7 @@ class RowLink:
 
     __slots__ = ("columns", "ends", "finals", "hop", "rows")
 
-    def __init__(self, rows: Any, ends: np.ndarray, finals: list, columns: int, hop: np.ndarray | None = None) -> None:
+    def __init__(self, rows: Any, ends: np.ndarray, finals: Any, columns: int, hop: np.ndarray | None = None) -> None:
         self.rows = rows
         self.ends = ends
         self.finals = finals
@@ -47,8 +47,7 @@ class RowLink:
         slot[slot == len(self.ends)] = 0
         hit = self.ends[slot] == end
         if hit.any():
-            finals = tree_stack(self.finals)
-            tree_write(out, hit, tree_index(finals, slot[hit]))
+            tree_write(out, hit, tree_index(self.finals, slot[hit]))
         return out
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ding_like.config.checks import at_least, fraction, not_negative, number, one_of, optional
-from ding_like.data import ArrayDict, Block, tree_index, tree_map, tree_stack
+from ding_like.data import ArrayDict, Block, tree_cat, tree_index, tree_map
 from ding_like.model import model_wrap
 from ding_like.model.normalizer import RunningStatistics
 from ding_like.policy.base_policy import Policy
@@ -140,15 +140,14 @@ class ActorCriticPolicy(Policy):
             flat = self._values(tree_map(lambda a: a.reshape(-1, *a.shape[2:]), obs))
             return flat.reshape(value.shape) * scale
         last = tree_index(link.rows, len(value))
-        open_ends = [i for i, flat in enumerate(link.ends.tolist()) if discount.reshape(-1)[flat] > 0]
-        if open_ends:
-            finals = tree_stack([link.finals[i] for i in open_ends])
-            last = tree_map(lambda a, b: np.concatenate([a, b]), last, finals)
+        open_ends = np.flatnonzero(discount.reshape(-1)[link.ends] > 0)  # truncated, not terminated
+        if len(open_ends):
+            last = tree_cat([last, tree_index(link.finals, open_ends)])
         ahead = self._values(last) * scale  # [B + K]
         out = np.empty_like(value)
         out[:-1] = value[1:]
         out[-1] = ahead[: link.columns]
-        if open_ends:
+        if len(open_ends):
             out.reshape(-1)[link.ends[open_ends]] = ahead[link.columns :]
         return out
 

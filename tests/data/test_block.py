@@ -18,7 +18,7 @@ def block(ends: np.ndarray, starts: int | None = None) -> tuple[Block, np.ndarra
     rows = {"x": (10 * np.arange(length + 1)[:, None] + np.arange(columns)).astype(np.float64)}
     final = -1.0 - np.arange(ends.size).reshape(ends.shape)
     at = np.flatnonzero(ends)
-    link = RowLink(rows, at, [{"x": final.reshape(-1)[i]} for i in at], columns)
+    link = RowLink(rows, at, {"x": final.reshape(-1)[at]}, columns)
     fields = dict(obs={"x": rows["x"][:-1]}, done=ends, reward=rows["x"][:-1] * 2)
     return Block(fields, length if starts is None else starts, link), np.where(ends, final, rows["x"][1:])
 

@@ -93,14 +93,14 @@ def block(seed=0, rows=6, linked=True):
     terminated, truncated = rng.random((rows, 2)) < 0.25, rng.random((rows, 2)) < 0.3
     done = terminated | truncated
     ends = np.flatnonzero(done)
-    finals = [rng.normal(size=1).astype(np.float32) for _ in ends]
+    finals = rng.normal(size=(len(ends), 1)).astype(np.float32)
     fields = dict(
         obs=obs[:rows], action=rng.integers(0, 2, (rows, 2)), logit=np.zeros((rows, 2, 2), np.float32),
         value=obs[:rows, :, 0].copy(), reward=rng.normal(size=(rows, 2)).astype(np.float32),
         terminated=terminated, truncated=truncated, done=done,
     )  # fmt: skip
     after = obs[1:, :, 0].astype(np.float64).copy()
-    after.reshape(-1)[ends] = [f[0] for f in finals]
+    after.reshape(-1)[ends] = finals[:, 0]
     link = RowLink(obs, ends, finals, 2)
     if not linked:
         fields["next_obs"] = link.materialise(rows)

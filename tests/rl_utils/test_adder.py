@@ -98,7 +98,7 @@ def linked(data: ArrayDict, starts: int) -> Block:
         if not data["done"][t, b]:
             data["next_obs"]["x"][t, b] = obs[t + 1, b]
     ends = np.flatnonzero(data["done"])
-    finals = [{"x": data["next_obs"]["x"].reshape(-1)[i]} for i in ends]
+    finals = {"x": data["next_obs"]["x"].reshape(-1)[ends]}
     fields = {k: v for k, v in dict.items(data) if k != "next_obs"}
     return Block(fields, starts, RowLink({"x": obs}, ends, finals, columns))
 

@@ -17,6 +17,45 @@ from ding_like.utils import ENV_MANAGER_REGISTRY
 from ding_like.utils.seed import episode_seed
 
 
+class Episodes(Sequence):
+    """Ended episodes, booked as arrays and made into dicts when somebody looks.
+
+    Args:
+        over: for each step at which episodes ended: columns, lengths, returns `[K]`, and their infos or None.
+    """
+
+    def __init__(self, over: list[tuple]) -> None:
+        self._over = over
+        self._ends = np.cumsum([len(columns) for columns, *_ in over]) if over else np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return [self._episode(i) for i in range(*key.indices(len(self)))]
+        index = range(len(self))[key]
+        return self._episode(index)
+
+    def _episode(self, index: int) -> dict:
+        at = int(np.searchsorted(self._ends, index, side="right"))
+        columns, lengths, returns, infos = self._over[at]
+        j = index - (int(self._ends[at]) - len(columns))
+        info = {} if infos is None else infos[j]
+        total = raw = float(returns[j])
+        statistics = info.get("episode")
+        if isinstance(statistics, dict) and "r" in statistics:
+            raw = float(np.asarray(statistics["r"]).reshape(()))
+        numbers = {k: float(v) for k, v in info.items() if isinstance(v, (bool, int, float, np.number, np.bool_))}
+        return {
+            "column": int(columns[j]),
+            "length": int(lengths[j]),
+            "return_": total,
+            "return_raw": raw,
+            "info": numbers,
+        }
+
+
 @ENV_MANAGER_REGISTRY.register("vector")
 class VectorEnvManager:
     """A Gymnasium `VectorEnv` behind the managers' API. Every array it returns is fresh: a caller may keep it.
@@ -46,9 +85,7 @@ class VectorEnvManager:
     backend = "gymnasium"
 
     @classmethod
-    def from_config(
-        cls, env_cfg: Any, cfg: Any, num: int, role: str, env_setting: Any = None
-    ) -> VectorEnvManager:
+    def from_config(cls, env_cfg: Any, cfg: Any, num: int, role: str, env_setting: Any = None) -> VectorEnvManager:
         """The manager of a config's `env` section."""
         return cls(make_vec_fn(env_cfg, env_setting, cls.backend), num, cfg, role)
 
@@ -58,12 +95,16 @@ class VectorEnvManager:
         return eval_env_fns(env_cfg, num, env_setting, cls.backend)
 
     def __init__(
-        self, make_vec: Callable[[int, list[int] | None], VectorEnv], env_num: int, cfg: Any = None, role: str = "collect"
+        self,
+        make_vec: Callable[[int, list[int] | None], VectorEnv],
+        env_num: int,
+        cfg: Any = None,
+        role: str = "collect",
     ) -> None:
         self.env_num, self.role = env_num, role
         self.real: np.ndarray | None = None
         self.ready_obs: Any = None
-        self.finished: list[dict] = []
+        self._over: list[tuple] = []
         self._make_vec = make_vec
         self._running = self._closed = False
         self.env_name = getattr(make_vec, "__name__", "vector env")
@@ -102,7 +143,7 @@ class VectorEnvManager:
         if getattr(self._vec, "seeds_at_construction", False):
             self._vec.close()
             self._vec = self._make(seeds)
-        self.finished = []
+        self._over = []
         return self._reset(seeds)
 
     def reset(self, columns: Sequence[int] | None = None) -> Any:
@@ -158,9 +199,9 @@ class VectorEnvManager:
 
     def _end(self, obs: Any, done: np.ndarray, info: dict) -> Any:
         """Book the ended episodes and set `ready_obs`; returns the true next observations."""
-        infos = LazyInfos(info, self.env_num)
-        for b in done.nonzero()[0].tolist():
-            self.finished.append(self._episode(b, infos[b]))
+        columns = done.nonzero()[0]
+        infos = LazyInfos(info, self.env_num)[columns] if info else None
+        self._over.append((columns, self._lengths[columns], self._returns[columns], infos))
         if self.may_idle:
             self.ready_obs = self._shown(obs, done)
             return obs
@@ -208,18 +249,10 @@ class VectorEnvManager:
                 )
         return ready
 
-    def _episode(self, b: int, info: dict) -> dict:
-        total = raw = float(self._returns[b])
-        statistics = info.get("episode")
-        if isinstance(statistics, dict) and "r" in statistics:
-            raw = float(np.asarray(statistics["r"]).reshape(()))
-        numbers = {k: float(v) for k, v in info.items() if isinstance(v, (bool, int, float, np.number, np.bool_))}
-        return {"column": b, "length": int(self._lengths[b]), "return_": total, "return_raw": raw, "info": numbers}
-
-    def take_finished(self) -> list[dict]:
-        """The episodes in `finished`, which is emptied."""
-        taken, self.finished = self.finished, []
-        return taken
+    def take_finished(self) -> Episodes:
+        """The episodes that ended since it was called last."""
+        taken, self._over = self._over, []
+        return Episodes(taken)
 
     def close(self) -> None:
         """Close the env. Idempotent."""
@@ -250,7 +283,7 @@ class VectorEnvManager:
 
     def _check_rows(self, *rows: Any) -> None:
         for name, row in zip(("the reward", "terminated", "truncated"), rows):
-            if np.shape(row) != (self.env_num,):
+            if getattr(row, "shape", None) != (self.env_num,):
                 raise self._error("step()", ValueError(f"{name} has shape {np.shape(row)}; wanted ({self.env_num},)"))
 
     def _check_running(self) -> None:

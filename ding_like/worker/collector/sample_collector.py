@@ -12,6 +12,7 @@ from ding_like.data import ArrayDict, Block, tree_cat, tree_index, tree_leaves, 
 from ding_like.worker.collector.slab import NonFiniteError, Slab
 
 Sink = Callable[[Any], int]
+EPISODES = 100  # the statistics are of the last so many
 
 
 class SampleCollector:
@@ -45,7 +46,7 @@ class SampleCollector:
         self.envstep = 0
         self.setting: dict[str, Any] = {}
         self.episode_count = 0
-        self.episodes: deque[dict] = deque(maxlen=100)
+        self.episodes: deque[dict] = deque(maxlen=EPISODES)
 
     def start(self) -> None:
         """Reset the envs (once)."""
@@ -95,19 +96,20 @@ class SampleCollector:
             real = None
             if masked and (real := env.real) is not None:
                 idle += len(real) - int(np.count_nonzero(real))
+                self._policy.reset(np.flatnonzero(~real))
             slab.write(obs, row, timestep, real)
             obs = env.ready_obs
             if obs is not timestep.obs:
                 self._end(timestep)
         self.envstep += rows * env.env_num - idle
+        finished = env.take_finished()
+        self.episode_count += len(finished)
+        self.episodes.extend(finished[-EPISODES:])
 
     def _end(self, timestep: Any) -> None:
         columns = np.flatnonzero(timestep.done)
         self._slab.end(columns, timestep.obs)
         self._policy.reset(columns)
-        for episode in self._env.take_finished():
-            self.episode_count += 1
-            self.episodes.append(episode)
 
     def _emit(self, give: Sink) -> int:
         try:

@@ -11,6 +11,7 @@ from ding_like.data import (
     Block,
     RowLink,
     buffer_from_example,
+    tree_cat,
     tree_index,
     tree_leaves,
     tree_map,
@@ -41,7 +42,7 @@ class Slab:
         self._shown: dict[int, tuple[dict[str, Any], Any]] = {}  # views of the first n rows, by n: blocks are alike
         self._linked = False
         self._rows: Any = None
-        self._ends: list[int] = []
+        self._ends: list[np.ndarray] = []  # flat rows at which episodes ended, one array for each row with ends
         self._finals: list[Any] = []
         self._columns = 0
         self._width = 0  # entries of a row
@@ -88,10 +89,8 @@ class Slab:
 
     def end(self, columns: np.ndarray, obs: Any) -> None:
         """The row just written ended episodes in `columns`, whose true final observations stand in `obs [B]`."""
-        base = (self.fill - 1) * self._columns
-        for b in columns.tolist():
-            self._ends.append(base + b)
-            self._finals.append(tree_map(np.copy, tree_index(obs, b)))
+        self._ends.append((self.fill - 1) * self._columns + columns)
+        self._finals.append(tree_index(obs, columns))  # a copy
 
     def block(self, ready_obs: Any) -> Block:
         """The rows as a `Block` of views; `ready_obs [B]` is the observation after the last row.
@@ -102,7 +101,9 @@ class Slab:
         link = None
         if self._linked:
             tree_write(self._rows, rows, ready_obs)
-        self._check_finite(rows)
+        ends = np.concatenate(self._ends) if self._ends else NO_ENDS
+        finals = tree_cat(self._finals) if self._ends else None
+        self._check_finite(rows, ends, finals)
         if rows not in self._shown:
             self._shown[rows] = (
                 {name: tree_map(lambda a: _view(a, rows), field) for name, field in self._fields.items()},
@@ -110,8 +111,7 @@ class Slab:
             )
         fields, obs_rows = self._shown[rows]
         if self._linked:
-            ends = np.asarray(self._ends, np.int64) if self._ends else NO_ENDS
-            link = RowLink(obs_rows, ends, list(self._finals), self._columns)
+            link = RowLink(obs_rows, ends, finals, self._columns)
         return Block(fields, rows - self.carry, link)
 
     def shift(self) -> None:
@@ -122,7 +122,9 @@ class Slab:
             for field in self._fields.values():
                 tree_map(lambda a: a.__setitem__(slice(0, keep), a[first:rows].copy()), field)
         drop = first * self._columns
-        kept = [(e - drop, f) for e, f in zip(self._ends, self._finals) if e >= drop]
+        kept = [
+            (e - drop, f) for e, f in zip(self._ends, self._finals) if e[0] >= drop
+        ]
         self._ends, self._finals = [e for e, _ in kept], [f for _, f in kept]
         self.fill = self.fresh = keep
 
@@ -158,7 +160,7 @@ class Slab:
             if leaf.dtype.kind == "f"
         ]
 
-    def _check_finite(self, rows: int) -> None:
+    def _check_finite(self, rows: int, ends: np.ndarray, finals: Any) -> None:
         fresh = self.fresh
         for name, leaf, extra in self._checked:
             part = leaf[fresh : rows + extra]
@@ -166,10 +168,12 @@ class Slab:
                 bad = np.argwhere(~np.isfinite(part))
                 if len(bad):
                     raise NonFiniteError(name, int(bad[0][0]), int(bad[0][1]), rows - fresh)
-        for flat, obs in zip(self._ends, self._finals):
-            t, column = divmod(flat, self._columns)
-            if t >= fresh and not all(np.isfinite(leaf).all() for leaf in tree_leaves(obs)):
-                raise NonFiniteError("the final obs", t - fresh, column, rows - fresh)
+        for leaf in tree_leaves(finals):
+            bad = ~np.isfinite(leaf.reshape(len(ends), -1)).all(1)  # [K]
+            for flat in ends[bad].tolist():
+                t, column = divmod(flat, self._columns)
+                if t >= fresh:
+                    raise NonFiniteError("the final obs", t - fresh, column, rows - fresh)
 
 
 def _view(a: np.ndarray, rows: int) -> np.ndarray:

@@ -39,13 +39,14 @@ class FinalTable:
             self._free.extend(old.tolist())
             span[:] = -1
 
-    def put(self, index: int, obs: Any) -> None:
-        """Keep `obs` as the final observation of flat row `index`."""
-        if not self._free:
+    def put(self, index: np.ndarray, obs: Any) -> None:
+        """Keep `obs [K, ...]` as the final observations of the flat rows `index [K]`."""
+        while len(self._free) < len(index):
             self._grow()
-        slot = self._free.pop()
-        self.slot[index] = slot
-        tree_map(lambda to, value: to.__setitem__(slot, value), self._values, obs)
+        slots = self._free[: -len(index) - 1 : -1]
+        del self._free[-len(index) :]
+        self.slot[index] = slots
+        tree_map(lambda to, value: to.__setitem__(slots, value), self._values, obs)
 
     def patch(self, out: Any, rows: np.ndarray) -> None:
         """Overwrite those entries of `out [n]` whose flat row in `rows [n]` ended an episode."""
@@ -178,10 +179,11 @@ class Ring:
         if not self._finals.empty:
             for start, stop, _ in self._spans(self._cursor, total - 1):
                 self._finals.clear(start * b, stop * b)
-        for flat, obs in zip(link.ends.tolist(), link.finals):
-            t, column = divmod(flat, b)
-            if t < total - 1:
-                self._finals.put((self._cursor + t) % self._rows * b + column, obs)
+        inside = int(np.searchsorted(link.ends, (total - 1) * b))
+        if inside:
+            rows_of, columns = np.divmod(link.ends[:inside], b)
+            at = (self._cursor + rows_of) % self._rows * b + columns
+            self._finals.put(at, tree_index(link.finals, slice(inside)))
 
     def _push_flat(self, items: Any) -> int:
         items = ArrayDict({k: v for k, v in items.items() if v is not None})
