@@ -131,8 +131,8 @@ class Block(ArrayDict):
         mask = fields.pop("mask", None)
         if mask is None:
             return ArrayDict(tree_map(lambda a: a[:n].reshape((-1,) + a.shape[2:]).copy(), fields))
-        real = mask[:n] > 0
-        return ArrayDict(tree_map(lambda a: a[:n][real], fields))
+        real = np.flatnonzero(mask[:n] > 0)
+        return ArrayDict(tree_map(lambda a: a[:n].reshape((-1,) + a.shape[2:]).take(real, 0), fields))
 
 
 def _shows(field: Any, rows: Any) -> bool:

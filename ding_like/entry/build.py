@@ -121,6 +121,7 @@ def _choose_store(user: CfgDict, policy_cls: type) -> None:
     Raises ConfigError for one of our stores that the policy cannot train from.
     """
     served = getattr(policy_cls, "stores", Policy.stores)
+    served = (served,) if isinstance(served, str) else served
     on_policy, asked = served[0] == "rollout", get_path(user, "policy.on_policy", None)
     if isinstance(asked, bool) and asked != on_policy:
         raise ConfigError(

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from ding_like.config import CfgDict, ConfigError, get_path
 from ding_like.config.checks import Check, at_least, mistakes, number, optional
-from ding_like.envs.spaces import model_shapes
+from ding_like.envs.spaces import action_spec, model_shapes
 from ding_like.model.build import model_mistakes
 from ding_like.policy import Policy
 from ding_like.policy.action_scale import ActionScale
@@ -70,7 +70,10 @@ def form_mistakes(user: CfgDict, top: dict) -> Iterator[str]:
             yield f"{path}: got {names!r}, wanted a list of module names, such as {wanted}"
     manager = get_path(user, "env_manager.type", None)
     if isinstance(manager, str) and manager in _OTHER_MANAGERS and manager not in ENV_MANAGER_REGISTRY:
-        yield f"env_manager.type: got '{manager}'; envs are stepped in this process here so far, so write 'base'"
+        yield (
+            f"env_manager.type: got '{manager}'; envs are stepped in this process here so far: write 'base', or "
+            "'vector' or 'env_pool' for natively batched ones"
+        )
     exp_name = user.get("exp_name", "")
     if isinstance(exp_name, str) and "\0" in exp_name:
         yield f"exp_name: got {exp_name!r}, wanted the path of a folder; it holds a NUL character, which no path may"
@@ -93,11 +96,14 @@ def _store_mistakes(cfg: CfgDict) -> Iterator[str]:
     """A store smaller than a batch never trains; smaller than a collect, it drops samples unseen. A rollout is what one
     collect gives, so no minibatch is larger.
     """
-    if cfg.replay_buffer.type == "rollout" and cfg.policy.learn.batch_size > cfg.policy.collect.n_sample:
-        yield (
-            f"policy.learn.batch_size: got {cfg.policy.learn.batch_size}, wanted at most "
-            f"{cfg.policy.collect.n_sample}, as policy.collect.n_sample says: a minibatch is part of one rollout"
-        )
+    if cfg.replay_buffer.type == "rollout":
+        batch_size, columns = cfg.policy.learn.batch_size, cfg.env.collector_env_num
+        size = -(-cfg.policy.collect.n_sample // columns) * columns
+        if batch_size > size:
+            yield (
+                f"policy.learn.batch_size: got {batch_size}, wanted at most {size}, what policy.collect.n_sample gives "
+                "in whole rows of all env columns: a minibatch is part of one rollout"
+            )
     path = "policy.other.replay_buffer.replay_buffer_size"
     size = get_path(cfg, path, None)
     for key, what in (("policy.learn.batch_size", "a batch"), ("policy.collect.n_sample", "what one collect gives")):
@@ -152,8 +158,8 @@ def _without_mask(manager: Any) -> Any:
     space, actions = manager.observation_space, manager.action_space
     if not (isinstance(space, spaces.Dict) and "action_mask" in space.spaces):
         return space
-    size = {"Discrete": lambda: int(actions.n), "MultiDiscrete": lambda: int(actions.nvec.sum())}
-    wanted = size.get(type(actions).__name__, lambda: None)()
+    sizes = None if isinstance(actions, spaces.Box) else action_spec(actions)
+    wanted = sum(sizes) if isinstance(sizes, list) else sizes
     found = space["action_mask"].shape
     if wanted is None or found != (wanted,):
         raise ConfigError(

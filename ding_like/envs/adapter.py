@@ -28,7 +28,7 @@ def wrap_env(env: Any) -> gymnasium.Env:
         raise TypeError(f"the env is {what}; wanted an env instance with reset() and step(action)")
     if not _is_native(env):
         env = EnvAdapter(env)
-    if _has_start(env.observation_space) or _has_start(env.action_space):
+    if has_start(env.observation_space) or has_start(env.action_space):
         env = ZeroStart(env)
     return env
 
@@ -157,9 +157,10 @@ def _number(reward: Any) -> float:
     return float(np.asarray(reward).reshape(()))
 
 
-def _has_start(space: spaces.Space) -> bool:
+def has_start(space: spaces.Space) -> bool:
+    """Whether a Discrete or MultiDiscrete part of it starts elsewhere than at 0."""
     if isinstance(space, (spaces.Dict, spaces.Tuple)):
-        return any(_has_start(s) for _, s in children(space))
+        return any(has_start(s) for _, s in children(space))
     return isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)) and bool(np.any(space.start))
 
 
@@ -169,7 +170,7 @@ class ZeroStart(gymnasium.Wrapper):
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
         self._add = getattr(env.action_space, "start", 0)
-        self._shifts_obs = _has_start(env.observation_space)
+        self._shifts_obs = has_start(env.observation_space)
         self.action_space = _from_zero(env.action_space)
         self.observation_space = _from_zero(env.observation_space)
 
@@ -186,7 +187,7 @@ class ZeroStart(gymnasium.Wrapper):
 
 
 def _from_zero(space: spaces.Space) -> spaces.Space:
-    if not _has_start(space):
+    if not has_start(space):
         return space
     if isinstance(space, spaces.Dict):
         return spaces.Dict({k: _from_zero(s) for k, s in children(space)})

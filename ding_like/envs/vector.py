@@ -20,8 +20,12 @@ MakeVec = Callable[[int, "list[int] | None"], Any]
 class LazyInfos(Infos):
     """The infos of B columns, made when somebody looks: dicts of what a batched info (arrays by name) says of each.
 
-    An entry `name` counts for the columns that `_name` marks, where there is such an entry.
+    An entry `name` counts for the columns that `_name` marks, where there is such an entry. Where a column was reset in
+    the same step, its info is that of its last step (`final_info`), not of the reset.
     """
+
+    _info: dict
+    _num: int
 
     def __new__(cls, info: dict, num: int) -> LazyInfos:
         made = super().__new__(cls)
@@ -36,7 +40,9 @@ class LazyInfos(Infos):
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, (int, np.integer)):
-            return _column(self._info, int(key) % self._num, self._num)
+            one = _column(self._info, int(key) % self._num, self._num)
+            final = one.get("final_info")
+            return final if isinstance(final, dict) else one
         return Infos(self[int(b)] for b in np.arange(self._num)[key])
 
     def __eq__(self, other: object) -> bool:
@@ -71,6 +77,8 @@ class VectorColumn(gymnasium.Env):
     def __init__(self, make_vec: MakeVec) -> None:
         self._make_vec = make_vec
         self._vec = make_vec(1, None)
+        if self._vec.num_envs != 1:
+            raise ValueError(f"the vector env has {self._vec.num_envs} columns; wanted 1: see its `num_envs`")
         self.observation_space = self._vec.single_observation_space
         self.action_space = self._vec.single_action_space
 
@@ -87,11 +95,10 @@ class VectorColumn(gymnasium.Env):
         batch = np.asarray(action, self.action_space.dtype)[None]
         obs, reward, terminated, truncated, info = self._vec.step(batch)
         first = tree_map(np.copy, tree_index(obs, 0))
-        one = LazyInfos(info, 1)[0]
-        ended = bool(terminated[0] or truncated[0])
-        if ended and "final_obs" in one:  # same-step autoreset: what stands in obs is of the next episode
-            first = one["final_obs"]
-        return first, float(reward[0]), bool(terminated[0]), bool(truncated[0]), one
+        final = _column(info, 0, 1).get("final_obs") if terminated[0] or truncated[0] else None
+        if final is not None:  # same-step autoreset: what stands in obs is of the next episode
+            first = final
+        return first, float(reward[0]), bool(terminated[0]), bool(truncated[0]), LazyInfos(info, 1)[0]
 
     def close(self) -> None:
         self._vec.close()
@@ -150,6 +157,11 @@ def make_vec_fn(env_cfg: Mapping[str, Any], env_setting: Any = None, backend: st
         return _pool_maker(env_cfg)
     own = env_setting if env_setting is not None else registered(env_cfg)
     if own is not None:
+        if env_cfg.get("max_episode_steps") is not None:
+            raise ValueError(
+                f"env.max_episode_steps is {env_cfg['max_episode_steps']}, but a natively batched env of your own "
+                "counts its steps itself; give the limit in env.env_kwargs, or use env_manager.type='base'"
+            )
         return _named(lambda num, seeds: _own_vec(own, env_cfg, num), getattr(own, "__name__", type(own).__name__))
     env_builder(env_cfg)  # raises for a name nobody knows
     env_id = env_cfg["type"] if env_cfg.get("env_id") is None else env_cfg["env_id"]
@@ -173,15 +185,31 @@ def make_vec_fn(env_cfg: Mapping[str, Any], env_setting: Any = None, backend: st
 def eval_env_fns(
     env_cfg: Mapping[str, Any], num: int, env_setting: Any = None, backend: str = "gymnasium"
 ) -> list[Callable[[], gymnasium.Env]]:
-    """`num` factories of the same env alone: Gymnasium's single form where there is one, else one column of the batch."""
-    if backend == "gymnasium" and env_setting is None and registered(env_cfg) is None:
-        return make_env_fns(env_cfg, num, "eval")
+    """`num` factories of the same env alone: Gymnasium's single form if there is one, else one column of the batch."""
     make_vec = make_vec_fn(env_cfg, env_setting, backend)
+    if backend == "gymnasium" and env_setting is None and registered(env_cfg) is None:
+        fns = make_env_fns(env_cfg, num, "eval")
+        if _same_observations(make_vec, fns[0]):
+            return fns
     return [_named(lambda: VectorColumn(make_vec), make_vec.__name__)] * num
 
 
+def _same_observations(make_vec: MakeVec, make_single: Callable[[], gymnasium.Env]) -> bool:
+    """Whether both forms of an env show the same: some batched ones preprocess (Atari's stack and scale frames)."""
+    vec, single = make_vec(1, None), make_single()
+    same = vec.single_observation_space == single.observation_space
+    vec.close()
+    single.close()
+    return same
+
+
 def _own_vec(own: Any, env_cfg: Mapping[str, Any], num: int) -> VectorEnv:
-    made = own(num_envs=num, **dict(env_cfg.get("env_kwargs") or {})) if callable(own) else own
+    if not callable(own):
+        raise ValueError(
+            f"env_setting is a {type(own).__name__} object; wanted its class or a factory that takes num_envs, as "
+            "collecting and evaluation need envs of their own"
+        )
+    made = own(num_envs=num, **dict(env_cfg.get("env_kwargs") or {}))
     if not isinstance(made, VectorEnv):
         raise ValueError(
             f"{getattr(own, '__name__', own)} made a {type(made).__name__}; env_manager.type='vector' wants a "

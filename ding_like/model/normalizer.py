@@ -94,7 +94,7 @@ class NormalizedModel(nn.Module):
 
     def forward(self, x: Any, **kwargs: Any) -> Any:
         """The inner model on normalised observations; `x` is an observation or `{'obs': ..., 'prev_state': ...}`."""
-        if isinstance(x, dict) and "prev_state" in x:
+        if isinstance(x, dict) and "prev_state" in x and "obs" in x:
             return self.model({**x, "obs": self.normalize(x["obs"])}, **kwargs)
         return self.model(self.normalize(x), **kwargs)
 

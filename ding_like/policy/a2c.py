@@ -7,8 +7,7 @@ from typing import Any
 from ding_like.data import ArrayDict
 from ding_like.policy.actor_critic import ActorCriticPolicy
 from ding_like.rl_utils.distribution import make_distribution
-from ding_like.rl_utils.loss import masked_mean
-from ding_like.rl_utils.policy_gradient import policy_gradient_loss, value_loss
+from ding_like.rl_utils.policy_gradient import policy_gradient_loss
 from ding_like.utils import POLICY_REGISTRY
 
 
@@ -35,19 +34,6 @@ class A2CPolicy(ActorCriticPolicy):
         """One gradient step on a minibatch `[N]`: obs, action, adv, return_, optional weight."""
         output = self._learn_model.forward(data["obs"], mode="compute_actor_critic")
         distribution = make_distribution(output["logit"], self._kind)
-        weight = data.get("weight")
         log_prob = distribution.log_prob(data["action"])  # [N]
-        actor_loss = masked_mean(policy_gradient_loss(log_prob, self._advantage(data)), weight=weight)
-        critic_loss = masked_mean(value_loss(output["value"], data["return_"]), weight=weight)
-        entropy = masked_mean(distribution.entropy(), weight=weight)
-        loss = actor_loss + self._value_weight * critic_loss - self._entropy_weight * entropy
-        grad_norm = self._optimise(self._optimizer, loss)
-        return {
-            "total_loss": loss.detach(),
-            "policy_loss": actor_loss.detach(),
-            "value_loss": critic_loss.detach(),
-            "entropy": entropy.detach(),
-            "adv": data["adv"],
-            "grad_norm": grad_norm,
-            "cur_lr": self._optimizer.param_groups[0]["lr"],
-        }
+        policy_loss = policy_gradient_loss(log_prob, self._advantage(data))  # [N]
+        return self._optimise_losses(data, output, distribution, policy_loss)

@@ -11,7 +11,8 @@ from torch import nn
 
 from ding_like.config.paths import ConfigError
 from ding_like.data import ArrayDict, tree_leaves, tree_map
-from ding_like.model.wrapper.model_wrappers import ModelWrapper
+from ding_like.model.wrapper.base_wrapper import ModelWrapper
+from ding_like.model.wrapper.sample_wrappers import allowed_parts, uniform_actions
 from ding_like.policy.action_scale import ActionScale
 from ding_like.torch_utils.mode import has_train_mode
 from ding_like.utils.seed import ColumnNoise
@@ -90,8 +91,8 @@ class Acting:
         if not sizes:
             raise ConfigError("policy.random_collect_size: the action space of the env is not known; set it to 0")
         noise = self.noise("random", obs, None, len(sizes))  # [B, k]
-        parts = [None] * len(sizes) if mask is None else np.split(np.asarray(mask), np.cumsum(sizes)[:-1], axis=1)
-        drawn = [_uniform(noise[:, i], n, parts[i]) for i, n in enumerate(sizes)]
+        parts = [None] * len(sizes) if mask is None else allowed_parts(mask, sizes)
+        drawn = [uniform_actions(noise[:, i], n, parts[i]) for i, n in enumerate(sizes)]
         return ArrayDict(action=drawn[0] if isinstance(shape, int) else np.stack(drawn, 1))
 
     def noise(self, role: str, obs: Any, data_id: Any, width: int) -> np.ndarray:
@@ -114,21 +115,6 @@ class Acting:
             return tensor.to(self._device, non_blocking=True) if self._cuda else tensor
 
         return leaf(obs) if type(obs) is np.ndarray else tree_map(leaf, obs)
-
-
-def _uniform(noise: np.ndarray, n: int, mask: np.ndarray | None) -> np.ndarray:
-    """One of `n` actions a row by a uniform number `[B]`; of those that `mask [B, n]` allows.
-
-    Raises ValueError naming rows that allow none.
-    """
-    if mask is None:
-        return (noise * n).astype(np.int64)
-    allowed = (mask != 0).cumsum(1)  # [B, n]
-    if not allowed[:, -1].all():
-        raise ValueError(
-            f"action_mask: no action is allowed in column(s) {np.flatnonzero(allowed[:, -1] == 0).tolist()}"
-        )
-    return (allowed <= (noise * allowed[:, -1]).astype(np.int64)[:, None]).sum(1)
 
 
 def _to_numpy(x: Any) -> Any:

@@ -35,7 +35,16 @@ class ActionScale:
         self._low, self._high = limits
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
-        """Actions `[B, d]` in the policy's units as `[B, *shape]` in the env's, clipped to the box."""
+        """Actions `[B, d]` in the policy's units as `[B, *shape]` in the env's, clipped to the box.
+
+        Raises FloatingPointError naming rows that are not finite.
+        """
+        if not np.isfinite(action).all():
+            bad = np.flatnonzero(~np.isfinite(action).all(1)).tolist()
+            raise FloatingPointError(
+                f"the policy's action of env column(s) {bad} is not finite: its network gives NaN or infinity. Try a "
+                "smaller learning_rate, or grad_clip_norm"
+            )
         x = action * self._half
         x += self._middle
         if self.dtype.kind != "f":

@@ -8,14 +8,18 @@ import numpy as np
 import torch
 
 from ding_like.config.checks import at_least, fraction, not_negative, number, one_of, optional
+from ding_like.config.paths import ConfigError
 from ding_like.data import ArrayDict, Block, tree_cat, tree_index, tree_map
 from ding_like.model import model_wrap
 from ding_like.model.normalizer import RunningStatistics
 from ding_like.policy.base_policy import Policy
 from ding_like.rl_utils.adder import make_masks
 from ding_like.rl_utils.gae import gae_advantage
+from ding_like.rl_utils.loss import masked_mean
+from ding_like.rl_utils.policy_gradient import value_loss
 from ding_like.torch_utils import FlatOptimizer
 
+LOGITS = {tuple: "multi_discrete", dict: "continuous", ArrayDict: "continuous"}  # by type; else discrete
 SAMPLERS = {
     "discrete": "multinomial_sample",
     "multi_discrete": "multinomial_sample",
@@ -36,7 +40,7 @@ class ActorCriticPolicy(Policy):
             value_weight=0.5,  # weight of the value loss
             entropy_weight=0.01,  # weight of the entropy bonus
             adv_norm=True,  # advantages of a minibatch to mean 0 and deviation 1
-            value_norm=False,  # the network learns values divided by the running deviation of the returns
+            value_norm=False,  # the network learns values divided by the running size (root mean square) of the returns
             grad_clip_norm=0.5,  # largest total gradient norm; None does not clip
         ),
         collect=dict(
@@ -54,6 +58,8 @@ class ActorCriticPolicy(Policy):
         "collect.gae_lambda": fraction,
     }
     stores = ("rollout",)
+    train_mode = False
+    """Off: with dropout on, the probabilities of an update would not be those the actions were drawn with."""
 
     def default_model(self) -> tuple[str, list[str]]:
         return "vac", ["ding_like.model.template.vac"]
@@ -68,6 +74,7 @@ class ActorCriticPolicy(Policy):
             self._model.parameters(), learn.optimizer, learn.learning_rate, learn.grad_clip_norm
         )
         self._learn_model = model_wrap(self._model, wrapper_name="base")
+        self._init_value_norm()
         self._value_weight, self._entropy_weight = float(learn.value_weight), float(learn.entropy_weight)
 
     def _init_collect(self) -> None:
@@ -78,7 +85,10 @@ class ActorCriticPolicy(Policy):
         self._collect_model = model_wrap(self._model, wrapper_name=SAMPLERS[self._kind], width=actions)
         self._value_model = model_wrap(self._model, wrapper_name="base")
         self._lambda = float(self._cfg.collect.gae_lambda)
-        if self._cfg.learn.value_norm:
+        self._init_value_norm()
+
+    def _init_value_norm(self) -> None:
+        if self._cfg.learn.value_norm and not hasattr(self, "_value_norm"):
             self._value_norm = RunningStatistics((1,))
 
     def _init_eval(self) -> None:
@@ -89,10 +99,30 @@ class ActorCriticPolicy(Policy):
 
     def _forward_collect(self, obs: Any, data_id: Any = None, **setting: Any) -> ArrayDict:
         setting["mode"] = "compute_actor_critic"
-        return self._act("collect", self._collect_model, obs, data_id, setting)
+        output = self._act("collect", self._collect_model, obs, data_id, setting)
+        value = output.get("value")
+        if value is None or value.shape != output["action"].shape[:1]:
+            found = "no `value`" if value is None else f"a `value` of shape {value.shape}"
+            raise ConfigError(
+                f"policy.model: the network ({type(self._model).__name__}) gives {found}; an actor-critic policy wants "
+                f"one number an observation, {output['action'].shape[:1]}"
+                f"{': squeeze(-1) it' if value is not None else ', beside `logit`'}"
+            )
+        return output
 
     def _forward_eval(self, obs: Any, data_id: Any = None) -> ArrayDict:
         return self._act("eval", self._eval_model, obs, data_id, {"mode": "compute_actor"})
+
+    def _act(self, role: str, wrapped: Any, obs: Any, data_id: Any, setting: dict) -> ArrayDict:
+        output = super()._act(role, wrapped, obs, data_id, setting)
+        kind = LOGITS.get(type(output["logit"]), "discrete")
+        if kind != self._kind:
+            raise ConfigError(
+                f"policy.model: the network ({type(self._model).__name__}) gives a logit for '{kind}' actions and the "
+                f"env's are '{self._kind}'; wanted a tensor [B, A] for discrete, a tuple of such for multi_discrete, a "
+                "dict of mu and sigma for continuous ones"
+            )
+        return output
 
     def _process_transition(self, obs: Any, model_output: ArrayDict, timestep: Any) -> dict[str, Any]:
         raw = "raw_action" if "raw_action" in model_output else "action"
@@ -123,14 +153,14 @@ class ActorCriticPolicy(Policy):
             self._value_norm.update(real.reshape(-1, 1))
             scale = self._value_scale()
         fields = {name: data[name] for name in ("obs", "action", "logit", "mask") if name in data}
-        fields |= {"adv": adv, "return_": target / scale, "value": value / scale}
+        fields |= {"adv": adv, "return_": target / scale, "value": data["value"]}
         return Block(fields, data.starts)
 
     def _value_scale(self) -> np.float32:
-        """What the network's values are multiplied by: 1, or the deviation of the returns so far."""
-        if not hasattr(self, "_value_norm"):
+        """What the network's values are multiplied by: 1, or the root mean square of the returns so far."""
+        if not hasattr(self, "_value_norm") or not float(self._value_norm.count):
             return np.float32(1)
-        return np.float32(max(float(self._value_norm.var) ** 0.5, 1e-4))
+        return np.float32(max(float(self._value_norm.var + self._value_norm.mean**2) ** 0.5, 1e-4))
 
     def _next_value(self, data: Block, value: np.ndarray, discount: np.ndarray, scale: np.float32) -> np.ndarray:
         """Values of the next observations `[T, B]`: the next row's, but where an episode was truncated."""
@@ -163,13 +193,50 @@ class ActorCriticPolicy(Policy):
         std, mean = torch.std_mean(adv)
         return (adv - mean) / (std + 1e-8)
 
+    def _optimise_losses(
+        self,
+        data: ArrayDict,
+        output: Any,
+        distribution: Any,
+        policy_loss: torch.Tensor,
+        value_clip: float | None = None,
+    ) -> dict[str, Any]:
+        """One step on the policy loss `[N]`, the value loss and the entropy bonus. Returns what to log."""
+        weight = data.get("weight")
+        actor_loss = masked_mean(policy_loss, weight=weight)
+        error = value_loss(output["value"], data["return_"], data["value"], value_clip)
+        critic_loss = masked_mean(error, weight=weight)
+        entropy = masked_mean(distribution.entropy(), weight=weight)
+        loss = actor_loss + self._value_weight * critic_loss - self._entropy_weight * entropy
+        grad_norm = self._optimise(self._optimizer, loss)
+        return {
+            "total_loss": loss.detach(),
+            "policy_loss": actor_loss.detach(),
+            "value_loss": critic_loss.detach(),
+            "entropy": entropy.detach(),
+            "grad_norm": grad_norm,
+            "cur_lr": self._optimizer.param_groups[0]["lr"],
+        }
+
     def _state_dict_learn(self) -> dict[str, Any]:
-        state = super()._state_dict_learn()
+        return self._with_value_norm(super()._state_dict_learn())
+
+    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_learn(state)
+        self._load_value_norm(state)
+
+    def _state_dict_collect(self) -> dict[str, Any]:
+        return self._with_value_norm(super()._state_dict_collect())
+
+    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_collect(state)
+        self._load_value_norm(state)
+
+    def _with_value_norm(self, state: dict[str, Any]) -> dict[str, Any]:
         if hasattr(self, "_value_norm"):
             state["value_norm"] = {k: v.clone() for k, v in self._value_norm.state_dict().items()}
         return state
 
-    def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
-        super()._load_state_dict_learn(state)
+    def _load_value_norm(self, state: dict[str, Any]) -> None:
         if hasattr(self, "_value_norm") and "value_norm" in state:
             self._value_norm.load_state_dict(state["value_norm"])

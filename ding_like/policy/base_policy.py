@@ -26,7 +26,7 @@ from ding_like.model.wrapper.model_wrappers import ModelWrapper
 from ding_like.policy.acting import Acting
 from ding_like.policy.common_utils import default_preprocess_learn
 from ding_like.rl_utils.adder import get_nstep_return_data
-from ding_like.rl_utils.exploration import get_epsilon_greedy_fn
+from ding_like.rl_utils.exploration import get_epsilon_greedy_fn, schedule
 
 FIELDS = ("learn", "collect", "eval")
 learn_function = namedtuple(
@@ -113,6 +113,8 @@ class Policy:
     _learn_model: Any
     _collect_model: Any
     _eval_model: Any
+    train_mode = True
+    """Whether dropout and batch-norm are on while learning."""
     per_env_transition = False
     """True calls `_process_transition` once per env column with scalars (slow)."""
 
@@ -301,7 +303,7 @@ class Policy:
 
     def _train(self, data: Any) -> dict[str, Any]:
         if self._acting.has_train_mode:
-            self._model.train()
+            self._model.train(self.train_mode)
         return self._forward_learn(data)
 
     def _get_attribute(self, name: str) -> Any:
@@ -356,10 +358,10 @@ def _epsilon_schedule(eps: Any) -> Callable[[int], float] | None:
 
 
 def _lr_schedule(learn: Any) -> Callable[[int], float] | None:
-    schedule = learn.get("lr_schedule")
-    if schedule is None or schedule.type is None:
+    wanted = learn.get("lr_schedule")
+    if wanted is None or wanted.type is None:
         return None
-    return get_epsilon_greedy_fn(float(learn.learning_rate), schedule.end, schedule.decay, schedule.type)
+    return schedule(float(learn.learning_rate), float(wanted.end), wanted.decay, wanted.type)
 
 
 def _detached(x: Any) -> Any:

@@ -87,7 +87,7 @@ class DQNPolicy(Policy):
         td = td.detach()
         return {
             "total_loss": loss.detach(),
-            "q_value": q.detach(),
+            "q_value": q.detach().gather(-1, data["action"].unsqueeze(-1)).squeeze(-1),
             "td_error": td,
             "grad_norm": grad_norm,
             "cur_lr": self._optimizer.param_groups[0]["lr"],

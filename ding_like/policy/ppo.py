@@ -10,8 +10,7 @@ from ding_like.config.checks import above_one, optional, positive
 from ding_like.data import ArrayDict, Block, torchify, tree_map
 from ding_like.policy.actor_critic import ActorCriticPolicy
 from ding_like.rl_utils.distribution import make_distribution
-from ding_like.rl_utils.loss import masked_mean
-from ding_like.rl_utils.policy_gradient import clipped_surrogate, value_loss
+from ding_like.rl_utils.policy_gradient import clipped_surrogate
 from ding_like.utils import POLICY_REGISTRY
 
 
@@ -60,29 +59,13 @@ class PPOPolicy(ActorCriticPolicy):
         output = self._learn_model.forward(data["obs"], mode="compute_actor_critic")
         distribution = make_distribution(output["logit"], self._kind)
         log_prob = distribution.log_prob(data["action"])  # [N]
-        weight = data.get("weight")
         surrogate, ratio = clipped_surrogate(
             log_prob, data["log_prob"], self._advantage(data), self._clip, self._dual_clip
         )
-        policy_loss = masked_mean(surrogate, weight=weight)
-        error = value_loss(output["value"], data["return_"], data["value"], self._value_clip)
-        critic_loss = masked_mean(error, weight=weight)
-        entropy = masked_mean(distribution.entropy(), weight=weight)
-        loss = policy_loss + self._value_weight * critic_loss - self._entropy_weight * entropy
-        grad_norm = self._optimise(self._optimizer, loss)
+        info = self._optimise_losses(data, output, distribution, surrogate, self._value_clip)
         with torch.no_grad():
-            approx_kl = (ratio - 1 - (log_prob - data["log_prob"])).mean()
-            clipped = ((ratio - 1).abs() > self._clip).float().mean()
-        info = {
-            "total_loss": loss.detach(),
-            "policy_loss": policy_loss.detach(),
-            "value_loss": critic_loss.detach(),
-            "entropy": entropy.detach(),
-            "approx_kl": approx_kl,
-            "clip_fraction": clipped,
-            "grad_norm": grad_norm,
-            "cur_lr": self._optimizer.param_groups[0]["lr"],
-        }
+            info["approx_kl"] = (ratio - 1 - (log_prob - data["log_prob"])).mean()
+            info["clip_fraction"] = ((ratio - 1).abs() > self._clip).float().mean()
         if self._target_kl is not None:
-            info["stop_updates"] = float(approx_kl) > 1.5 * self._target_kl
+            info["stop_updates"] = float(info["approx_kl"]) > 1.5 * self._target_kl
         return info

@@ -1,6 +1,9 @@
 """The maths of reinforcement learning: pure functions of arrays."""
 
-from ding_like.rl_utils.gae import gae as gae  # now: a lazy name would lose to the module of the same name
+import sys
+from types import ModuleType
+from typing import Any
+
 from ding_like.utils.lazy import lazy_names
 
 _NAMES = {
@@ -8,7 +11,7 @@ _NAMES = {
     "adder": "get_gae get_gae_with_default_last_value get_nstep_return_data get_train_sample make_masks",
     "distribution": "Categorical Gaussian MultiCategorical make_distribution mask_logit",
     "exploration": "get_epsilon_greedy_fn",
-    "gae": "gae_advantage gae_data",
+    "gae": "gae gae_advantage gae_data",
     "policy_gradient": "clipped_surrogate policy_gradient_loss value_loss",
     "ppo": "ppo_data ppo_data_continuous ppo_error ppo_error_continuous ppo_info ppo_loss ppo_policy_data "
     "ppo_policy_data_continuous ppo_policy_error ppo_policy_error_continuous ppo_policy_loss ppo_value_data "
@@ -18,5 +21,15 @@ _NAMES = {
     "value_rescale": "value_inv_transform value_transform",
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
-__all__ = ["gae", *_HOMES]
+__all__ = list(_HOMES)
 __getattr__ = lazy_names(__name__, _HOMES)
+
+
+class _Package(ModuleType):
+    """`rl_utils.gae` is the function, also after the import of the module of that name has set the attribute."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value.gae if name == "gae" and isinstance(value, ModuleType) else value)
+
+
+sys.modules[__name__].__class__ = _Package

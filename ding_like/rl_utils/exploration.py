@@ -18,8 +18,16 @@ def get_epsilon_greedy_fn(start: float, end: float, decay: int, type_: str = "ex
     for name, bound in (("start", start), ("end", end)):
         if not 0.0 <= bound <= 1.0:
             raise ValueError(f"epsilon {name} is {bound}; a probability between 0 and 1 is wanted")
+    return schedule(start, end, decay, type_)
+
+
+def schedule(start: float, end: float, decay: int, type_: str) -> Callable[[int], float]:
+    """As `get_epsilon_greedy_fn`, for a number of any size: a learning rate.
+
+    Raises ValueError for another `type_`.
+    """
     if type_ == "exp":
         return lambda envstep: (start - end) * math.exp(-envstep / decay) + end
     if type_ == "linear":
         return lambda envstep: end if envstep >= decay else (start - end) * (1 - envstep / decay) + end
-    raise ValueError(f"epsilon type is {type_!r}; choose 'exp' or 'linear'")
+    raise ValueError(f"the type of a schedule is {type_!r}; choose 'exp' or 'linear'")

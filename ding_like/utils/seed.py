@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,6 +53,7 @@ class ColumnNoise:
         self._seed, self._role, self._width = seed, role, width
         self._columns = list(columns or ())
         self._keys: list[np.ndarray] = []
+        self._streams: dict[int, tuple[Any, Any]] = {}  # bit generator and generator of a column
         self._rows = np.empty((self.BLOCK, 0, width))
         self._block = np.empty(0, np.int64)  # the block each column's rows are of
         self._steps = np.empty(0, np.int64)  # rows each column has given
@@ -94,9 +96,14 @@ class ColumnNoise:
     def _fill(self, columns: Iterable[int]) -> None:
         """Draw the block that holds the next row of each of these columns."""
         for c in columns:
-            block = int(self._steps[c]) // self.BLOCK
-            bits = np.random.Philox(key=self._keys[c], counter=[0, 0, block, 0])
-            self._rows[:, c] = np.random.Generator(bits).random((self.BLOCK, self._width))
+            block, (bits, made) = int(self._steps[c]) // self.BLOCK, self._streams.get(c, (None, None))
+            if bits is not None and block == self._block[c] + 1:  # half the time of a new stream
+                bits.advance(2**128 - self.BLOCK * self._width // 4)  # to counter [0, 0, block, 0]: 4 numbers a count
+            else:
+                bits = np.random.Philox(key=self._keys[c], counter=[0, 0, block, 0])
+                made = np.random.Generator(bits)
+                self._streams[c] = bits, made
+            self._rows[:, c] = made.random((self.BLOCK, self._width))
             self._block[c] = block
 
     def state_dict(self) -> dict:

@@ -1,5 +1,7 @@
 """Natively batched envs: the same transitions as one by one, none invented, none lost, whatever resets them."""
 
+import itertools
+
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
@@ -87,7 +89,7 @@ def test_episodes_are_counted_with_their_true_length_and_return(vec):
         mine = [episode for episode in finished if episode["column"] == b]
         assert [episode["length"] for episode in mine] == lengths.tolist()
         starts = np.cumsum([0, *lengths])
-        returns = [sum(s[2] for s in env.steps[i:j]) for i, j in zip(starts, starts[1:])]
+        returns = [sum(s[2] for s in env.steps[i:j]) for i, j in itertools.pairwise(starts)]
         np.testing.assert_allclose([episode["return_"] for episode in mine], returns, rtol=1e-6)
 
 

@@ -85,8 +85,7 @@ def sync(mode):
     """Gymnasium's `SyncVectorEnv` over diaries."""
 
     def make(num_envs):
-        vec = gymnasium.vector.SyncVectorEnv([lambda b=b: diaries()[b] for b in range(num_envs)], autoreset_mode=mode)
-        return vec
+        return gymnasium.vector.SyncVectorEnv([lambda b=b: diaries()[b] for b in range(num_envs)], autoreset_mode=mode)
 
     make.__name__ = f"sync_{mode.name.lower()}"
     return make

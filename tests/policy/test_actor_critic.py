@@ -7,7 +7,8 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from ding_like.data import Block, RowLink
+from ding_like.config import ConfigError
+from ding_like.data import ArrayDict, Block, RowLink
 from ding_like.policy.a2c import A2CPolicy
 from ding_like.policy.action_scale import ActionScale
 from ding_like.policy.ppo import PPOPolicy
@@ -213,24 +214,111 @@ def test_evaluation_acts_by_the_mode_and_changes_nothing(cls):
 
 
 # ---------------------------------------------------------------- value scale
-def test_with_value_norm_the_network_learns_returns_over_their_deviation():
-    policy = make_policy(PPOPolicy, model=LinearV(0, 1), discount_factor=0.9, learn=dict(value_norm=True))
-    rng = np.random.default_rng(0)
+def size(policy):
+    statistics = policy._value_norm
+    return float(statistics.var + statistics.mean**2) ** 0.5
+
+
+def scaled(**over):
+    return make_policy(PPOPolicy, model=LinearV(0, 1), discount_factor=0.9, learn=dict(value_norm=True), **over)
+
+
+def test_with_value_norm_the_network_learns_returns_over_their_size():
+    policy = scaled()
     data, _ = block(1, rows=50)
-    data["reward"] = rng.normal(size=(50, 2)).astype(np.float32) * 100
+    data["reward"] = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32) * 100
     items = policy.collect_mode.get_train_sample(data)
-    scale = float(policy._value_norm.var) ** 0.5
-    assert scale > 50
-    np.testing.assert_allclose(items["return_"] * scale, items["adv"] + data["value"], rtol=1e-4, atol=1e-3)
-    again = policy.collect_mode.get_train_sample(data)  # values now count in units of the deviation
-    np.testing.assert_allclose(again["value"] * float(policy._value_norm.var) ** 0.5, data["value"] * scale, rtol=1e-4)
+    first = size(policy)
+    assert first > 50
+    np.testing.assert_allclose(items["return_"] * first, items["adv"] + data["value"], rtol=1e-4, atol=1e-3)
+    np.testing.assert_array_equal(items["value"], data["value"])  # what the network said, for clipping
+    again = policy.collect_mode.get_train_sample(data)  # its values now count in that unit
+    np.testing.assert_allclose(
+        again["return_"] * size(policy), again["adv"] + data["value"] * first, rtol=1e-4, atol=1e-2
+    )
 
 
-def test_the_scale_of_values_is_in_the_checkpoint():
-    def made():
-        return make_policy(PPOPolicy, model=LinearV(0, 1), learn=dict(value_norm=True))
+def test_returns_that_are_all_alike_are_learned_as_one():
+    policy = scaled()
+    data, _ = block(1, rows=50)
+    data["reward"][:], data["done"][:], data["terminated"][:] = 1.0, True, True
+    items = policy.collect_mode.get_train_sample(data)
+    np.testing.assert_allclose(items["return_"], 1.0, rtol=1e-5)
 
-    policy, other = made(), made()
+
+def test_the_scale_of_values_is_in_every_state_dict():
+    policy, other, learner = scaled(), scaled(), scaled(fields=["learn"])
     policy.collect_mode.get_train_sample(block(1)[0])
-    other.learn_mode.load_state_dict(policy.learn_mode.state_dict())
-    assert other._value_scale() == policy._value_scale() != made()._value_scale()
+    for mode in ("learn_mode", "collect_mode"):
+        assert "value_norm" in getattr(policy, mode).state_dict()
+    other.collect_mode.load_state_dict(policy.collect_mode.state_dict())
+    learner.learn_mode.load_state_dict(policy.learn_mode.state_dict())
+    assert other._value_scale() == policy._value_scale() == learner._value_scale() != scaled()._value_scale()
+
+
+# ---------------------------------------------------------------- networks that do not fit
+class Says(nn.Module):
+    def __init__(self, **output):
+        super().__init__()
+        self.w, self.output = nn.Parameter(torch.zeros(1)), output
+
+    def forward(self, x):
+        return {k: v(len(x)) for k, v in self.output.items()}
+
+
+@pytest.mark.parametrize(
+    ("output", "says"),
+    [
+        (dict(logit=lambda n: torch.zeros(n, 2)), r"\(Says\) gives no `value`.*beside `logit`"),
+        (
+            dict(logit=lambda n: torch.zeros(n, 2), value=lambda n: torch.zeros(n, 1)),
+            r"a `value` of shape \(3, 1\); .*squeeze",
+        ),
+    ],
+)
+@pytest.mark.parametrize("cls", POLICIES)
+def test_a_network_that_does_not_fit_is_named(cls, output, says):
+    policy = make_policy(cls, model=Says(**output))
+    with pytest.raises(ConfigError, match=says):
+        policy.collect_mode.forward(np.zeros((3, 1), np.float32))
+
+
+@pytest.mark.parametrize("cls", POLICIES)
+def test_a_logit_for_another_kind_of_actions_is_named(cls):
+    policy = make_policy(cls, model=Says(logit=lambda n: [torch.zeros(n, 2)] * 2, value=torch.zeros))
+    with pytest.raises(ConfigError, match="a logit for 'multi_discrete' actions and the env's are 'discrete'"):
+        policy.eval_mode.forward(np.zeros((3, 1), np.float32))
+
+
+def test_a_list_of_logits_serves_as_several_actions():
+    model = Says(logit=lambda n: [torch.zeros(n, 2), torch.zeros(n, 3)], value=torch.zeros)
+    policy = make_policy(PPOPolicy, action_shape=[2, 3], model=model, shapes=dict(action_space="multi_discrete"))
+    assert policy.collect_mode.forward(np.zeros((5, 1), np.float32))["action"].shape == (5, 2)
+    assert policy.eval_mode.forward(np.zeros((5, 1), np.float32))["action"].shape == (5, 2)
+
+
+class Dropping(LinearV):
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        out = super().forward(x)
+        return {**out, "logit": self.drop(out["logit"] + x)}
+
+
+def test_dropout_does_not_move_the_ratio_before_an_update():
+    policy = make_policy(PPOPolicy, model=Dropping())
+    blocks = []
+    make_collector(policy, Count(9), n_sample=20).collect(lambda items: blocks.append(items.flat()) or 20)
+    info = policy.learn_mode.forward(ArrayDict({k: torch.as_tensor(v) for k, v in blocks[0].items()}))
+    assert float(info["approx_kl"]) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_an_action_that_is_not_finite_is_named_as_the_networks():
+    env = Box()
+    policy = make_policy(PPOPolicy, obs_shape=3, shapes=shapes_of(env))
+    with torch.no_grad():
+        policy.get_model().actor_head.mu[-1].bias.fill_(float("nan"))
+    with pytest.raises(FloatingPointError, match=r"action of env column\(s\) \[0, 1\] is not finite: its network"):
+        policy.eval_mode.forward(np.zeros((2, 3), np.float32))

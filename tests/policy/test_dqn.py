@@ -131,7 +131,7 @@ def test_a_step_moves_every_parameter_and_no_target_parameter(dueling, optimizer
         assert not torch.equal(p, before[name]), name
         assert torch.equal(target[name], before[name]), name
     assert info["grad_norm"] > 0 and info["cur_lr"] == policy._cfg.learn.learning_rate
-    assert info["q_value"].shape == (32, 2)
+    assert info["q_value"].shape == (32,)
 
 
 def test_target_follows_by_copy_at_every_freq_th_step_or_softly():

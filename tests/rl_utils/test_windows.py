@@ -180,7 +180,7 @@ def test_windows_of_a_block_equal_those_of_its_rows(n, carry):
     data["obs"] = np.arange(14.0).reshape(7, 2)[:-1]
     data["next_obs"] = np.where(ends, 90.0 + np.arange(12).reshape(6, 2), np.arange(14.0).reshape(7, 2)[1:])
     at = np.flatnonzero(ends)
-    link = RowLink(np.arange(14.0).reshape(7, 2), at, list(data["next_obs"].reshape(-1)[at]), 2)
+    link = RowLink(np.arange(14.0).reshape(7, 2), at, data["next_obs"].reshape(-1)[at], 2)
     starts = 6 - carry
     fields = {k: v for k, v in dict.items(data) if k != "next_obs"}
     block = get_nstep_return_data(Block(fields, starts, link), n, cum_reward=True, gamma=0.5)

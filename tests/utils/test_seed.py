@@ -105,3 +105,12 @@ def test_the_global_seed_sets_python_numpy_and_torch():
 def test_a_negative_seed_is_named():
     with pytest.raises(ValueError, match="seed is -1; wanted a whole number of at least 0"):
         set_global_seed(-1)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_going_on_and_starting_at_a_later_step_give_the_same_numbers(width):
+    on, late = ColumnNoise(3, "role", width), ColumnNoise(3, "role", width)
+    for _ in range(3 * ColumnNoise.BLOCK + 5):
+        last = on.rows(None, 4)
+    late.load_state_dict({"steps": [3 * ColumnNoise.BLOCK + 4] * 4})
+    np.testing.assert_array_equal(late.rows(None, 4), last)

@@ -9,12 +9,15 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from ding_like.data import ArrayDict, tree_index, tree_leaves, tree_map, tree_write
+from ding_like.data import ArrayDict, tree_index, tree_leaves, tree_map
+from ding_like.envs.adapter import has_start
 from ding_like.envs.base_env import EnvError, EnvTimestep
 from ding_like.envs.spaces import obs_batch
 from ding_like.envs.vector import LazyInfos, eval_env_fns, make_vec_fn, seeded_reset
 from ding_like.utils import ENV_MANAGER_REGISTRY
 from ding_like.utils.seed import episode_seed
+
+NO_COLUMN = np.zeros(0, np.int64)
 
 
 class Episodes(Sequence):
@@ -42,16 +45,17 @@ class Episodes(Sequence):
         columns, lengths, returns, infos = self._over[at]
         j = index - (int(self._ends[at]) - len(columns))
         info = {} if infos is None else infos[j]
-        total = raw = float(returns[j])
+        total = float(returns[j])
         statistics = info.get("episode")
+        raw = info.get("eval_episode_return", total)
         if isinstance(statistics, dict) and "r" in statistics:
-            raw = float(np.asarray(statistics["r"]).reshape(()))
+            raw = statistics["r"]
         numbers = {k: float(v) for k, v in info.items() if isinstance(v, (bool, int, float, np.number, np.bool_))}
         return {
             "column": int(columns[j]),
             "length": int(lengths[j]),
             "return_": total,
-            "return_raw": raw,
+            "return_raw": float(np.asarray(raw).reshape(())),
             "info": numbers,
         }
 
@@ -111,17 +115,14 @@ class VectorEnvManager:
         self._vec = self._make(None)
         self.observation_space = self._vec.single_observation_space
         self.action_space = self._vec.single_action_space
-        mode = self._vec.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
-        self._mode = AutoresetMode(mode)
+        self._check_starts()
+        self._mode = self._autoreset_mode()
         self.may_idle = self._mode is AutoresetMode.NEXT_STEP
         self._batch = obs_batch(self.observation_space)
         self._action_dtype = self.action_space.dtype
         self._action_shape = (env_num, *(self.action_space.shape or ()))
-        self._empty = self._batch.empty(0)
-        self._ended = np.zeros(env_num, bool)
-        self._any_ended = False
+        self._ended = NO_COLUMN  # columns whose episode ended in the last step
         self._returns, self._lengths = np.zeros(env_num), np.zeros(env_num, np.int64)
-        self._false = np.zeros(env_num, bool)
 
     def _make(self, seeds: list[int] | None) -> VectorEnv:
         try:
@@ -133,6 +134,24 @@ class VectorEnvManager:
         if vec.num_envs != self.env_num:
             raise EnvError(f"vector env '{self.env_name}' has {vec.num_envs} columns; wanted {self.env_num}")
         return vec
+
+    def _autoreset_mode(self) -> AutoresetMode:
+        mode = (self._vec.metadata or {}).get("autoreset_mode")
+        try:
+            return AutoresetMode(mode)
+        except ValueError as err:
+            raise EnvError(
+                f"vector env '{self.env_name}' has the metadata 'autoreset_mode' {mode!r}; wanted a "
+                "gymnasium.vector.AutoresetMode: which rows are transitions depends on it"
+            ) from err
+
+    def _check_starts(self) -> None:
+        for space in (self.observation_space, self.action_space):
+            if has_start(space):
+                raise EnvError(
+                    f"vector env '{self.env_name}' has the space {space}, which does not start at 0; shift it in the "
+                    "env, or use env_manager.type='base', which does"
+                )
 
     # ------------------------------------------------------------------ episodes
     def launch(self, seed: int) -> Any:
@@ -159,8 +178,7 @@ class VectorEnvManager:
         except Exception as err:
             raise self._error("reset()", err) from err
         self.ready_obs = self._kept(obs)
-        self._running, self.real, self._any_ended = True, None, False
-        self._ended = np.zeros(self.env_num, bool)
+        self._running, self.real, self._ended = True, None, NO_COLUMN
         self._returns[:], self._lengths[:] = 0, 0
         return self.ready_obs
 
@@ -173,39 +191,42 @@ class VectorEnvManager:
         self._check_running()
         if columns is not None:
             raise EnvError("a natively batched env steps all of its columns or none; use env_manager.type='base'")
-        idle = self._ended if self.may_idle and self._any_ended else None
+        idle = self._ended if self.may_idle else NO_COLUMN
+        actions = self._actions(action)
         try:
-            raw, reward, terminated, truncated, info = self._vec.step(self._actions(action))
-        except ValueError as err:
-            raise self._error("step()", err) from err
+            raw, reward, terminated, truncated, info = self._vec.step(actions)
         except Exception as err:
             raise self._error("step()", err) from err
         obs = self._kept(raw)
         reward = np.array(reward, np.float32)
         self._check_rows(reward, terminated, truncated)
+        if not isinstance(info, dict):
+            raise self._error("step()", TypeError(f"info is a {type(info).__name__}; wanted a dict of arrays"))
         terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
         self._lengths += 1
-        if idle is not None:
+        self.real = None
+        if len(idle):
             reward[idle], terminated[idle], truncated[idle] = 0, False, False
             self._lengths[idle], self._returns[idle] = 0, 0
-        self.real = None if idle is None else ~idle
+            self.real = np.ones(self.env_num, bool)
+            self.real[idle] = False
         self._returns += reward
         done = terminated | truncated
-        self._ended, self._any_ended = done, bool(np.count_nonzero(done))
+        self._ended = done.nonzero()[0]
         self.ready_obs = obs
-        if self._any_ended:
+        if len(self._ended):
             obs = self._end(obs, done, info)
         return EnvTimestep(obs, reward, done, LazyInfos(info, self.env_num), terminated, truncated)
 
     def _end(self, obs: Any, done: np.ndarray, info: dict) -> Any:
         """Book the ended episodes and set `ready_obs`; returns the true next observations."""
-        columns = done.nonzero()[0]
+        columns = self._ended
         infos = LazyInfos(info, self.env_num)[columns] if info else None
         self._over.append((columns, self._lengths[columns], self._returns[columns], infos))
         if self.may_idle:
             self.ready_obs = self._shown(obs, done)
             return obs
-        self._returns[done], self._lengths[done] = 0, 0
+        self._returns[columns], self._lengths[columns] = 0, 0
         if self._mode is AutoresetMode.SAME_STEP:
             final = self._finals(obs, done, info)
             self.ready_obs = obs
@@ -232,7 +253,10 @@ class VectorEnvManager:
         final = tree_map(np.copy, obs)
         for b in done.nonzero()[0].tolist():
             one = found[b] if isinstance(found, np.ndarray) and found.dtype == object else tree_index(found, b)
-            self._batch.check(one)
+            try:
+                self._batch.check(one)
+            except (ValueError, TypeError) as err:
+                raise self._error(f"reading info['final_obs'] of column {b}", err) from err
             self._batch.write(final, b, one)
         return final
 

@@ -65,6 +65,8 @@ class BaseModelWrapper(ModelWrapper):
         if kwargs and not self._any:
             kwargs = {k: v for k, v in kwargs.items() if k in self._accepts}
         output = self._model(data, **kwargs)
+        if type(output.get("logit")) is list:  # DI-engine's form of several actions
+            output["logit"] = tuple(output["logit"])
         mask = action_mask_of(data)
         if mask is not None and "logit" in output:
             if isinstance(output["logit"], dict):
@@ -77,5 +79,5 @@ def action_mask_of(data: Any) -> Any:
     """The `action_mask` in a model's input, an observation or `{'obs': ..., 'prev_state': ...}`; None without one."""
     if not isinstance(data, dict):
         return None
-    obs = data["obs"] if "prev_state" in data else data
+    obs = data["obs"] if "prev_state" in data and "obs" in data else data
     return obs.get("action_mask") if isinstance(obs, dict) else None

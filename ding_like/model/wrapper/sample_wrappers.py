@@ -7,6 +7,7 @@ row alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ class EpsGreedySampleWrapper(ModelWrapper):
         explore = noise[:, 0] < eps
         action = logit.argmax(-1)
         if np.count_nonzero(explore):
-            uniform = _uniform(noise[:, 1], logit.shape[-1], mask)
+            uniform = uniform_actions(noise[:, 1], logit.shape[-1], mask)
             if type(logit) is np.ndarray:
                 action = np.where(explore, uniform, action)
             else:
@@ -140,6 +141,11 @@ class ReparamSampleWrapper(ModelWrapper):
         if not isinstance(logit, dict):
             raise TypeError("reparam_sample wants a logit of mu and sigma; use multinomial_sample for discrete actions")
         mu, sigma = logit["mu"], logit["sigma"]
+        if sigma.shape != mu.shape:
+            raise ValueError(
+                f"the network's logit has sigma of shape {tuple(sigma.shape)} and mu of {tuple(mu.shape)}; wanted equal "
+                "shapes [B, d]: sigma.expand_as(mu)"
+            )
         batch, d = mu.shape
         if noise is None:
             noise = np.random.random((batch, 2 * d))
@@ -184,7 +190,7 @@ def _normal(uniform: np.ndarray, d: int) -> np.ndarray:
     return (radius * np.cos(2.0 * math.pi * uniform[:, d:])).astype(np.float32)
 
 
-def _uniform(noise: np.ndarray, n: int, mask: np.ndarray | None) -> np.ndarray:
+def uniform_actions(noise: np.ndarray, n: int, mask: np.ndarray | None) -> np.ndarray:
     """One of `n` actions a row by a uniform number `[B]`; of those that `mask [B, n]` allows."""
     if mask is None:
         return (noise * n).astype(np.int64)
@@ -199,9 +205,18 @@ def _check_some_allowed(data: Any, logit: Any) -> np.ndarray | None:
     mask = action_mask_of(data)
     if mask is None:
         return None
-    mask = np.asarray(mask.cpu() if isinstance(mask, torch.Tensor) else mask) != 0
     sizes = [part.shape[-1] for part in logit] if type(logit) is tuple else [logit.shape[-1]]
-    some = np.logical_and.reduce([part.any(-1) for part in np.split(mask, np.cumsum(sizes)[:-1], -1)])  # [B]
+    return np.concatenate(allowed_parts(mask, sizes), -1)
+
+
+def allowed_parts(mask: Any, sizes: Sequence[int]) -> list[np.ndarray]:
+    """An `action_mask [B, sum(sizes)]` as bool `[B, n]` for each of several actions.
+
+    Raises ValueError naming columns that allow no choice of one of them.
+    """
+    mask = np.asarray(mask.cpu() if isinstance(mask, torch.Tensor) else mask) != 0
+    parts = np.split(mask, np.cumsum(sizes)[:-1], -1)
+    some = np.logical_and.reduce([part.any(-1) for part in parts])  # [B]
     if not some.all():
         raise ValueError(f"action_mask: no action is allowed in column(s) {np.flatnonzero(~some).tolist()}")
-    return mask
+    return parts

@@ -95,8 +95,9 @@ class SampleCollector:
                 row["truncated"] = timestep.truncated
             real = None
             if masked and (real := env.real) is not None:
-                idle += len(real) - int(np.count_nonzero(real))
-                self._policy.reset(np.flatnonzero(~real))
+                columns = (~real).nonzero()[0]
+                idle += len(columns)
+                self._policy.reset(columns)  # here and not at the end: what it says of the last observation is ignored
             slab.write(obs, row, timestep, real)
             obs = env.ready_obs
             if obs is not timestep.obs:
@@ -107,9 +108,10 @@ class SampleCollector:
         self.episodes.extend(finished[-EPISODES:])
 
     def _end(self, timestep: Any) -> None:
-        columns = np.flatnonzero(timestep.done)
+        columns = timestep.done.nonzero()[0]
         self._slab.end(columns, timestep.obs)
-        self._policy.reset(columns)
+        if not self._slab.masked:
+            self._policy.reset(columns)
 
     def _emit(self, give: Sink) -> int:
         try:

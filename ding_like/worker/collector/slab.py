@@ -122,9 +122,7 @@ class Slab:
             for field in self._fields.values():
                 tree_map(lambda a: a.__setitem__(slice(0, keep), a[first:rows].copy()), field)
         drop = first * self._columns
-        kept = [
-            (e - drop, f) for e, f in zip(self._ends, self._finals) if e[0] >= drop
-        ]
+        kept = [(e - drop, f) for e, f in zip(self._ends, self._finals) if e[0] >= drop]
         self._ends, self._finals = [e for e, _ in kept], [f for _, f in kept]
         self.fill = self.fresh = keep
 

@@ -43,8 +43,8 @@ class Replay:
         return self.ring.push(items)
 
     def ready(self, n: int) -> bool:
-        """Whether a batch of `n` can be drawn: as many items are there."""
-        return self.ring.count >= n
+        """Whether a batch of `n` can be drawn: as many items are there, or as many as there ever will be."""
+        return self.ring.count >= n or (self.ring.full and self.ring.count > 0)
 
     def sample(self, n: int) -> ArrayDict:
         """A batch `[n, ...]` (numpy) with `index`, the address of each item.

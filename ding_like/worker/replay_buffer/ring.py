@@ -85,7 +85,7 @@ class Ring:
     """Rows of items by time and env column.
 
     Args:
-        size: items kept at least; rounded up to whole rows of all columns.
+        size: rows times columns kept at least; rounded up to whole rows. Those that are no transition count.
     """
 
     def __init__(self, size: int) -> None:
@@ -107,6 +107,11 @@ class Ring:
     def count(self) -> int:
         """Valid items."""
         return self._filled * self.columns - self._idle
+
+    @property
+    def full(self) -> bool:
+        """Whether a push overwrites the oldest rows."""
+        return 0 < self._capacity == self._filled
 
     @property
     def slots(self) -> int:
