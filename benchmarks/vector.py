@@ -7,6 +7,7 @@ store nothing.
     python benchmarks/vector.py [--rounds 9] [--columns 256]
 """
 
+import gc
 import time
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +33,7 @@ def library(columns: int, blocks: int, random: bool = False) -> tuple[Callable[[
     config["env_manager"] = dict(type="vector")
     config["policy"]["collect"] = dict(n_sample=ROWS * columns)
     parts = build(full_config(config), seed=0)
+    gc.freeze()  # as the loop of a run does
 
     def run() -> float:
         before, start = parts.collector.envstep, time.perf_counter()

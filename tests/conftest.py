@@ -31,7 +31,8 @@ def _as_before(monkeypatch):
     yield
     for kind, registry in REGISTRIES.items():  # built-in modules register once, on their first use
         built_in = {k: v for k, v in registry._entries.items() if k in registry._builtin}
-        registry._entries = {**built_in, **before[kind]}
+        toys = {k: v for k, v in registry._entries.items() if v.__module__.startswith("dizoo_configs.")}  # likewise
+        registry._entries = {**built_in, **toys, **before[kind]}
 
 
 @pytest.fixture

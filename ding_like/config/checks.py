@@ -32,8 +32,9 @@ def _real(value: Any) -> bool:
 
 
 number = Check(_real, "a number")
-not_negative = Check(lambda value: _real(value) and value >= 0, "a number of at least 0")
-above_one = Check(lambda value: _real(value) and value > 1, "a number above 1")
+not_negative = Check(lambda value: _real(value) and 0 <= value < math.inf, "a number of at least 0")
+above_one = Check(lambda value: _real(value) and 1 < value < math.inf, "a number above 1")
+finite = Check(lambda value: _real(value) and abs(value) < math.inf, "a finite number")
 positive = Check(lambda value: _real(value) and 0 < value < math.inf, "a number above 0")
 fraction = Check(lambda value: _real(value) and 0 <= value <= 1, "a number from 0 to 1")
 positive_fraction = Check(lambda value: _real(value) and 0 < value <= 1, "a number above 0, at most 1")

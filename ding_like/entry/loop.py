@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,6 +42,13 @@ class SyncLoop:
 
     def run(self) -> None:
         """Train until the stop value or a limit; the last evaluation is of the final policy."""
+        gc.freeze()  # what was made so far stays for the run: looking through it again and again costs several percent
+        try:
+            self._run()
+        finally:
+            gc.unfreeze()
+
+    def _run(self) -> None:
         parts, learner, policy_cfg = self.parts, self.learner, self.parts.cfg.policy
         collector, store = parts.collector, parts.store
         updates, batch_size = int(learner.policy.get_attribute("updates")), int(policy_cfg.learn.batch_size)

@@ -43,6 +43,7 @@ class Acting:
         self.has_train_mode = has_train_mode(model)
         ready = getattr(model, "numpy_ready", None)
         self._numpy = ready is not None and ready()
+        self._checked = False
         self.noises: dict[str, ColumnNoise] = {}
         self.scale: ActionScale | None = shapes.get("action_scale")
 
@@ -57,6 +58,8 @@ class Acting:
         if data_id is not None:
             setting["data_id"] = data_id
         output = self.call(wrapped, obs, setting)
+        if not self._checked and "action_space" in self._shapes:
+            self._check(output.get("logit"))
         if self.scale is not None:
             self._to_env(output)
         return output
@@ -78,6 +81,8 @@ class Acting:
         """
         kind, shape = self._shapes.get("action_space", "discrete"), self._shapes.get("action_shape")
         mask = obs.get("action_mask") if isinstance(obs, dict) else None
+        if isinstance(shape, int) and mask is None and kind == "discrete":
+            return ArrayDict(action=(self.noise("random", obs, None, 1)[:, 0] * shape).astype(np.int64))
         if kind == "continuous":
             if self.scale is None or not self.scale.bounded.all():
                 raise ConfigError(
@@ -101,6 +106,27 @@ class Acting:
         if noise is None:
             noise = self.noises[role] = ColumnNoise(self._seed, role, width, self._columns)
         return noise.rows(data_id, len(obs) if type(obs) is np.ndarray else len(tree_leaves(obs)[0]))
+
+    def _check(self, logit: Any) -> None:
+        """Once: whether the network speaks of the env's actions. Raises ConfigError naming what it gives."""
+        self._checked = True
+        if logit is None:  # a policy of its own kind
+            return
+        kind, shape = self._shapes["action_space"], self._shapes["action_shape"]
+        found: Any
+        if isinstance(logit, dict):
+            found = ("continuous", logit["mu"].shape[-1])
+        elif isinstance(logit, tuple):
+            found = ("multi_discrete", [part.shape[-1] for part in logit])
+        else:
+            found = ("discrete", logit.shape[-1])
+        wanted = (kind, int(np.prod(shape)) if kind == "continuous" else shape)
+        if found != wanted:
+            raise ConfigError(
+                f"policy.model: the network ({type(self._model).__name__}) gives a logit for {found[0]} actions of "
+                f"size {found[1]}, the env's are {wanted[0]} of size {wanted[1]}; wanted a tensor [B, A] for discrete, a "
+                "tuple of such for multi_discrete, a dict of mu and sigma [B, d] for continuous ones"
+            )
 
     def _to_env(self, output: ArrayDict) -> None:
         assert self.scale is not None

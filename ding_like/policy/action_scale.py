@@ -26,13 +26,8 @@ class ActionScale:
         low, high = low.reshape(-1), high.reshape(-1)
         self.bounded = (low > -UNBOUNDED) & (high < UNBOUNDED)  # [d]
         bottom, top = np.where(self.bounded, low, -1.0), np.where(self.bounded, high, 1.0)
-        self._half = ((top - bottom) / 2).astype(np.float32)
-        self._middle = ((top + bottom) / 2).astype(np.float32)
-        if self.dtype.kind == "f":
-            limits = low.astype(self.dtype), high.astype(self.dtype)
-        else:
-            limits = low, high
-        self._low, self._high = limits
+        self._half, self._middle = (top - bottom) / 2, (top + bottom) / 2
+        self._low, self._high = low, high
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
         """Actions `[B, d]` in the policy's units as `[B, *shape]` in the env's, clipped to the box.
@@ -45,9 +40,9 @@ class ActionScale:
                 f"the policy's action of env column(s) {bad} is not finite: its network gives NaN or infinity. Try a "
                 "smaller learning_rate, or grad_clip_norm"
             )
-        x = action * self._half
+        x = action * self._half  # in float64: a box may lie far from 0
         x += self._middle
         if self.dtype.kind != "f":
-            x = np.rint(x.astype(np.float64))
+            np.rint(x, out=x)
         x = np.maximum(np.minimum(x, self._high), self._low)
         return x.astype(self.dtype, copy=False).reshape(-1, *self.shape)

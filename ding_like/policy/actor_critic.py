@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ding_like.config.checks import at_least, fraction, not_negative, number, one_of, optional
+from ding_like.config.checks import at_least, finite, fraction, not_negative, one_of, optional
 from ding_like.config.paths import ConfigError
 from ding_like.data import ArrayDict, Block, tree_cat, tree_index, tree_map
 from ding_like.model import model_wrap
@@ -19,7 +19,6 @@ from ding_like.rl_utils.loss import masked_mean
 from ding_like.rl_utils.policy_gradient import value_loss
 from ding_like.torch_utils import FlatOptimizer
 
-LOGITS = {tuple: "multi_discrete", dict: "continuous", ArrayDict: "continuous"}  # by type; else discrete
 SAMPLERS = {
     "discrete": "multinomial_sample",
     "multi_discrete": "multinomial_sample",
@@ -54,7 +53,7 @@ class ActorCriticPolicy(Policy):
         "learn.update_per_collect": one_of(1),
         "learn.epoch_per_collect": at_least(1),
         "learn.value_weight": not_negative,
-        "learn.entropy_weight": number,
+        "learn.entropy_weight": finite,
         "collect.gae_lambda": fraction,
     }
     stores = ("rollout",)
@@ -112,17 +111,6 @@ class ActorCriticPolicy(Policy):
 
     def _forward_eval(self, obs: Any, data_id: Any = None) -> ArrayDict:
         return self._act("eval", self._eval_model, obs, data_id, {"mode": "compute_actor"})
-
-    def _act(self, role: str, wrapped: Any, obs: Any, data_id: Any, setting: dict) -> ArrayDict:
-        output = super()._act(role, wrapped, obs, data_id, setting)
-        kind = LOGITS.get(type(output["logit"]), "discrete")
-        if kind != self._kind:
-            raise ConfigError(
-                f"policy.model: the network ({type(self._model).__name__}) gives a logit for '{kind}' actions and the "
-                f"env's are '{self._kind}'; wanted a tensor [B, A] for discrete, a tuple of such for multi_discrete, a "
-                "dict of mu and sigma for continuous ones"
-            )
-        return output
 
     def _process_transition(self, obs: Any, model_output: ArrayDict, timestep: Any) -> dict[str, Any]:
         raw = "raw_action" if "raw_action" in model_output else "action"
@@ -238,5 +226,11 @@ class ActorCriticPolicy(Policy):
         return state
 
     def _load_value_norm(self, state: dict[str, Any]) -> None:
-        if hasattr(self, "_value_norm") and "value_norm" in state:
+        mine, saved = hasattr(self, "_value_norm"), "value_norm" in state
+        if mine != saved:
+            raise ValueError(
+                f"it was written with learn.value_norm={saved} and this config has {mine}, so its values are in "
+                f"another unit: set policy.learn.value_norm={saved}"
+            )
+        if mine:
             self._value_norm.load_state_dict(state["value_norm"])

@@ -132,6 +132,8 @@ class Policy:
         seed: int = 0,
         shapes: dict[str, Any] | None = None,
     ) -> None:
+        if model is not None and not isinstance(model, nn.Module):
+            raise TypeError(f"model is {model!r}; wanted a torch module (an object, not its class or name)")
         self._cfg = cfg
         self._shapes = dict(shapes or {})
         self._seed = seed

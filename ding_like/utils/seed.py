@@ -95,7 +95,9 @@ class ColumnNoise:
 
     def _fill(self, columns: Iterable[int]) -> None:
         """Draw the block that holds the next row of each of these columns."""
-        for c in columns:
+        ids = np.fromiter(columns, np.int64)
+        drawn = np.empty((len(ids), self.BLOCK, self._width))
+        for c, out in zip(ids.tolist(), drawn):
             block, (bits, made) = int(self._steps[c]) // self.BLOCK, self._streams.get(c, (None, None))
             if bits is not None and block == self._block[c] + 1:  # half the time of a new stream
                 bits.advance(2**128 - self.BLOCK * self._width // 4)  # to counter [0, 0, block, 0]: 4 numbers a count
@@ -103,8 +105,9 @@ class ColumnNoise:
                 bits = np.random.Philox(key=self._keys[c], counter=[0, 0, block, 0])
                 made = np.random.Generator(bits)
                 self._streams[c] = bits, made
-            self._rows[:, c] = made.random((self.BLOCK, self._width))
+            made.random(out=out)
             self._block[c] = block
+        self._rows[:, ids] = drawn.swapaxes(0, 1)
 
     def state_dict(self) -> dict:
         """The step of every column."""

@@ -199,3 +199,9 @@ def test_use_before_launch_and_after_close_is_named():
 def test_no_factories_is_an_error():
     with pytest.raises(ValueError, match="env_fns is empty"):
         BaseEnvManager([])
+
+
+def test_a_factory_that_returns_one_env_for_all_columns_is_named():
+    env = Count()
+    with pytest.raises(EnvError, match=r"env column 1 .* is the very object of an earlier column"):
+        BaseEnvManager([lambda: env, lambda: env])

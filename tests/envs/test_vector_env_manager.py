@@ -116,11 +116,11 @@ def test_which_rows_are_none_follows_the_autoreset_mode():
     for _ in range(20):
         step = manager.step(np.zeros(COLUMNS, np.int64))
         if ended.any():
-            np.testing.assert_array_equal(manager.real, ~ended)
+            np.testing.assert_array_equal(manager.idle, np.flatnonzero(ended))
             assert not step.done[ended].any() and not step.reward[ended].any()
             idle += ended.sum()
         else:
-            assert manager.real is None
+            assert len(manager.idle) == 0
         ended = step.done
     assert idle > 5
 

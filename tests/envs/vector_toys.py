@@ -19,7 +19,7 @@ class VecDiary(VectorEnv):
 
     mode = AutoresetMode.NEXT_STEP
 
-    def __init__(self, num_envs=len(LENGTHS)):
+    def __init__(self, num_envs=4):
         self.envs, self.num_envs = diaries()[:num_envs], num_envs
         self.metadata = {"autoreset_mode": self.mode}
         self.single_observation_space = self.envs[0].observation_space

@@ -47,3 +47,14 @@ def test_the_raw_action_is_left_alone():
     raw = np.float32([[3.0]])
     ActionScale([-1], [1]).to_env(raw)
     assert raw[0, 0] == 3.0
+
+
+def test_a_box_far_from_zero_keeps_its_steps():
+    far = ActionScale([2**25], [2**25 + 10], np.int64)
+    units = np.linspace(-1, 1, 11, dtype=np.float32)[:, None]
+    assert (far.to_env(units)[:, 0] - 2**25).tolist() == list(range(11))
+
+
+def test_an_action_that_is_not_finite_is_named():
+    with pytest.raises(FloatingPointError, match=r"column\(s\) \[1\] is not finite"):
+        ActionScale([-1], [1]).to_env(np.float32([[0], [np.nan]]))

@@ -274,20 +274,37 @@ class Says(nn.Module):
             dict(logit=lambda n: torch.zeros(n, 2), value=lambda n: torch.zeros(n, 1)),
             r"a `value` of shape \(3, 1\); .*squeeze",
         ),
+        (dict(value=torch.zeros), r"the network gives \['value'\]; wanted 'logit'"),
     ],
 )
 @pytest.mark.parametrize("cls", POLICIES)
 def test_a_network_that_does_not_fit_is_named(cls, output, says):
     policy = make_policy(cls, model=Says(**output))
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises((ConfigError, KeyError), match=says):
         policy.collect_mode.forward(np.zeros((3, 1), np.float32))
 
 
 @pytest.mark.parametrize("cls", POLICIES)
 def test_a_logit_for_another_kind_of_actions_is_named(cls):
-    policy = make_policy(cls, model=Says(logit=lambda n: [torch.zeros(n, 2)] * 2, value=torch.zeros))
-    with pytest.raises(ConfigError, match="a logit for 'multi_discrete' actions and the env's are 'discrete'"):
+    model = Says(logit=lambda n: [torch.zeros(n, 2)] * 2, value=torch.zeros)
+    policy = make_policy(cls, model=model, shapes=dict(action_space="discrete"))
+    with pytest.raises(ConfigError, match=r"multi_discrete actions of size \[2, 2\], the env's are discrete of size 2"):
         policy.eval_mode.forward(np.zeros((3, 1), np.float32))
+
+
+@pytest.mark.parametrize("cls", POLICIES)
+def test_a_logit_of_another_width_is_named(cls):
+    policy = make_policy(cls, model=LinearV(actions=4), shapes=dict(action_space="discrete"))
+    with pytest.raises(ConfigError, match=r"\(LinearV\) gives a logit for discrete actions of size 4, .* of size 2"):
+        policy.collect_mode.forward(np.zeros((3, 1), np.float32))
+
+
+def test_a_checkpoint_whose_values_are_in_another_unit_is_refused():
+    plain = make_policy(PPOPolicy, model=LinearV(0, 1))
+    with pytest.raises(ValueError, match=r"written with learn\.value_norm=False and this config has True"):
+        scaled().learn_mode.load_state_dict(plain.learn_mode.state_dict())
+    with pytest.raises(ValueError, match=r"set policy\.learn\.value_norm=True"):
+        plain.learn_mode.load_state_dict(scaled().learn_mode.state_dict())
 
 
 def test_a_list_of_logits_serves_as_several_actions():
@@ -305,6 +322,18 @@ class Dropping(LinearV):
     def forward(self, x):
         out = super().forward(x)
         return {**out, "logit": self.drop(out["logit"] + x)}
+
+
+@pytest.mark.parametrize(("model", "says"), [("vac", "model is 'vac'"), (LinearV, "wanted a torch module")])
+def test_a_model_that_is_no_object_is_named(model, says):
+    with pytest.raises(TypeError, match=says):
+        make_policy(PPOPolicy, model=model)
+
+
+def test_a_network_that_returns_no_dict_is_named():
+    policy = make_policy(PPOPolicy, model=nn.Linear(1, 2))
+    with pytest.raises(TypeError, match=r"the network \(Linear\) returned a Tensor; wanted a dict"):
+        policy.collect_mode.forward(np.zeros((3, 1), np.float32))
 
 
 def test_dropout_does_not_move_the_ratio_before_an_update():

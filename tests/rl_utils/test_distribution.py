@@ -200,3 +200,13 @@ def test_make_distribution():
     assert isinstance(make_distribution({"mu": logit, "sigma": logit + 1}, "continuous"), Gaussian)
     with pytest.raises(ValueError, match=r"'box'.*discrete, multi_discrete, continuous"):
         make_distribution(logit, "box")
+
+
+@pytest.mark.parametrize("shape", [(64, 128, 2), (9000, 3), (600, 17)])
+def test_large_batches_have_the_same_log_probs_and_gradients(shape):
+    logit = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    ours, theirs = Categorical(logit).log_probs, torch.log_softmax(logit, -1)
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    weight = torch.randn(shape, dtype=torch.float64)
+    (a,), (b,) = (torch.autograd.grad((x * weight).sum(), logit) for x in (ours, theirs))
+    torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)

@@ -21,7 +21,7 @@ class NextStep:
     def __init__(self, envs):
         self.envs, self.env_num = envs, len(envs)
         self.observation_space, self.action_space = envs[0].observation_space, envs[0].action_space
-        self.real, self._ended, self._over = None, np.zeros(len(envs), bool), []
+        self.idle, self._ended, self._over = [], np.zeros(len(envs), bool), []
 
     def launch(self, seed):
         self.ready_obs = np.stack([env.reset()[0] for env in self.envs])
@@ -31,7 +31,7 @@ class NextStep:
         for b, env in enumerate(self.envs):
             rows.append((env.reset()[0], 0.0, False, False) if idle[b] else env.step(int(action[b]))[:4])
         obs, reward, terminated, truncated = (np.stack(column) for column in zip(*rows))
-        self.real = ~idle if idle.any() else None
+        self.idle = np.flatnonzero(idle)
         self._ended = terminated | truncated
         self._over += [
             dict(column=b, length=env.t, return_=0.0, return_raw=0.0)

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ding_like.data import Infos, tree_index, tree_map, tree_write
-from ding_like.envs.adapter import env_name, wrap_env
+from ding_like.envs.adapter import EnvAdapter, env_name, wrap_env
 from ding_like.envs.base_env import EnvError, EnvTimestep
 from ding_like.envs.spaces import LeafBatch, obs_batch
 from ding_like.utils import ENV_MANAGER_REGISTRY
@@ -41,7 +41,6 @@ class BaseEnvManager:
 
     config: dict = {}
     may_idle = False  # every row is a transition
-    real = None
 
     def __init__(
         self,
@@ -89,6 +88,12 @@ class BaseEnvManager:
             raise
 
     def _compare_spaces(self, b: int) -> None:
+        mine = _innermost(self._envs[b])
+        if any(_innermost(env) is mine for env in self._envs[:b]):
+            raise EnvError(
+                f"env column {b} ({self._names[b]}) is the very object of an earlier column; the factory must make a new "
+                "env at each call"
+            )
         for kind in ("observation_space", "action_space"):
             first, other = getattr(self._envs[0], kind), getattr(self._envs[b], kind)
             if first != other:
@@ -287,6 +292,11 @@ class BaseEnvManager:
         return EnvError(
             f"env '{self._names[b]}', column {b} ({self.role}): {call} raised {type(cause).__name__}{at}: {cause}"
         )
+
+
+def _innermost(env: gymnasium.Env) -> Any:
+    bare = env.unwrapped
+    return bare.env if isinstance(bare, EnvAdapter) else bare
 
 
 def _number(value: Any) -> float:

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from ding_like.data import ArrayDict, tree_index, tree_leaves, tree_map
 from ding_like.envs.adapter import has_start
 from ding_like.envs.base_env import EnvError, EnvTimestep
-from ding_like.envs.spaces import obs_batch
+from ding_like.envs.spaces import LeafBatch, obs_batch
 from ding_like.envs.vector import LazyInfos, eval_env_fns, make_vec_fn, seeded_reset
 from ding_like.utils import ENV_MANAGER_REGISTRY
 from ding_like.utils.seed import episode_seed
@@ -66,7 +66,7 @@ class VectorEnvManager:
 
     What happens at an episode's end follows the env's own autoreset mode:
 
-    - next step: the ended column ignores its next action and resets; that row is no transition (`real`).
+    - next step: the ended column ignores its next action and resets; that row is no transition (`idle`).
     - same step: the true final observation comes from `info['final_obs']`, and the episode goes on from the reset one.
     - disabled: the manager resets the ended columns by `reset(options={'reset_mask': ...})`.
 
@@ -76,7 +76,7 @@ class VectorEnvManager:
         role: part of every seed.
 
     Attributes:
-        real: bool `[B]`: which columns of the last step made a transition; None where all did.
+        idle: columns that the last step only reset: it was no transition of theirs.
         may_idle: whether there are steps that are none.
         ready_obs: tree `[B, ...]` to act on next; the last `timestep.obs` itself unless an episode ended.
 
@@ -106,7 +106,7 @@ class VectorEnvManager:
         role: str = "collect",
     ) -> None:
         self.env_num, self.role = env_num, role
-        self.real: np.ndarray | None = None
+        self.idle = NO_COLUMN
         self.ready_obs: Any = None
         self._over: list[tuple] = []
         self._make_vec = make_vec
@@ -119,6 +119,9 @@ class VectorEnvManager:
         self._mode = self._autoreset_mode()
         self.may_idle = self._mode is AutoresetMode.NEXT_STEP
         self._batch = obs_batch(self.observation_space)
+        one_leaf = isinstance(self._batch, LeafBatch)
+        self._leaf_shape = (env_num, *self._batch.shape) if one_leaf else None
+        self._leaf_dtype = self._batch.dtype if one_leaf else None
         self._action_dtype = self.action_space.dtype
         self._action_shape = (env_num, *(self.action_space.shape or ()))
         self._ended = NO_COLUMN  # columns whose episode ended in the last step
@@ -178,7 +181,7 @@ class VectorEnvManager:
         except Exception as err:
             raise self._error("reset()", err) from err
         self.ready_obs = self._kept(obs)
-        self._running, self.real, self._ended = True, None, NO_COLUMN
+        self._running, self.idle, self._ended = True, NO_COLUMN, NO_COLUMN
         self._returns[:], self._lengths[:] = 0, 0
         return self.ready_obs
 
@@ -186,7 +189,7 @@ class VectorEnvManager:
         """One step of every column.
 
         Returns:
-            EnvTimestep of `[B]` fields; a row whose `real` is False has reward 0 and no flag.
+            EnvTimestep of `[B]` fields; the row of a column in `idle` has reward 0 and no flag.
         """
         self._check_running()
         if columns is not None:
@@ -204,12 +207,10 @@ class VectorEnvManager:
             raise self._error("step()", TypeError(f"info is a {type(info).__name__}; wanted a dict of arrays"))
         terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
         self._lengths += 1
-        self.real = None
+        self.idle = idle
         if len(idle):
             reward[idle], terminated[idle], truncated[idle] = 0, False, False
             self._lengths[idle], self._returns[idle] = 0, 0
-            self.real = np.ones(self.env_num, bool)
-            self.real[idle] = False
         self._returns += reward
         done = terminated | truncated
         self._ended = done.nonzero()[0]
@@ -290,6 +291,8 @@ class VectorEnvManager:
     # ------------------------------------------------------------------ arrays
     def _kept(self, obs: Any) -> Any:
         """A contiguous copy of our own in the dtypes observations are kept in. Raises EnvError for another shape."""
+        if type(obs) is np.ndarray and obs.shape == self._leaf_shape and obs.dtype == self._leaf_dtype:
+            return obs.copy()  # in C order
         out = self._batch.empty(self.env_num)
         try:
             _fill(out, obs, self._batch)

@@ -65,6 +65,11 @@ class BaseModelWrapper(ModelWrapper):
         if kwargs and not self._any:
             kwargs = {k: v for k, v in kwargs.items() if k in self._accepts}
         output = self._model(data, **kwargs)
+        if not isinstance(output, dict):
+            raise TypeError(
+                f"the network ({type(self._model).__name__}) returned a {type(output).__name__}; wanted a dict, such "
+                "as {'logit': ...} (with 'value' for an actor-critic policy)"
+            )
         if type(output.get("logit")) is list:  # DI-engine's form of several actions
             output["logit"] = tuple(output["logit"])
         mask = action_mask_of(data)

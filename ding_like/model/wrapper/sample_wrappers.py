@@ -23,8 +23,9 @@ class ArgmaxSampleWrapper(ModelWrapper):
 
     def forward(self, data: Any, **kwargs: Any) -> dict:
         output = self._model.forward(data, **kwargs)
-        _check_some_allowed(data, output["logit"])
-        output["action"] = _best(output["logit"])
+        logit = _logit(output)
+        _check_some_allowed(data, logit)
+        output["action"] = _best(logit)
         return output
 
 
@@ -34,7 +35,7 @@ class DeterministicSampleWrapper(ModelWrapper):
 
     def forward(self, data: Any, **kwargs: Any) -> dict:
         output = self._model.forward(data, **kwargs)
-        logit = output["logit"]
+        logit = _logit(output)
         if isinstance(logit, dict):
             output["action"] = logit["mu"]
         else:
@@ -57,7 +58,7 @@ class EpsGreedySampleWrapper(ModelWrapper):
             noise: uniforms `[B, 2]`; None draws them from NumPy's global generator.
         """
         output = self._model.forward(data, **kwargs)
-        logit = output["logit"]  # [B, A]
+        logit = _logit(output)  # [B, A]
         mask = _check_some_allowed(data, logit)
         if noise is None:
             noise = np.random.random((logit.shape[0], 2))
@@ -96,7 +97,7 @@ class MultinomialSampleWrapper(ModelWrapper):
             noise: uniforms `[B, width]`; None draws them from NumPy's global generator.
         """
         output = self._model.forward(data, **kwargs)
-        logit = output["logit"]
+        logit = _logit(output)
         if isinstance(logit, dict):
             raise TypeError("multinomial_sample got a logit of mu and sigma; use reparam_sample for continuous actions")
         _check_some_allowed(data, logit)
@@ -137,14 +138,16 @@ class ReparamSampleWrapper(ModelWrapper):
             noise: uniforms `[B, 2 d]`; None draws them from NumPy's global generator.
         """
         output = self._model.forward(data, **kwargs)
-        logit = output["logit"]
+        logit = _logit(output)
         if not isinstance(logit, dict):
             raise TypeError("reparam_sample wants a logit of mu and sigma; use multinomial_sample for discrete actions")
+        if not {"mu", "sigma"} <= set(logit):
+            raise KeyError(f"the network's logit holds {list(logit)}; wanted 'mu' and 'sigma' for continuous actions")
         mu, sigma = logit["mu"], logit["sigma"]
         if sigma.shape != mu.shape:
             raise ValueError(
-                f"the network's logit has sigma of shape {tuple(sigma.shape)} and mu of {tuple(mu.shape)}; wanted equal "
-                "shapes [B, d]: sigma.expand_as(mu)"
+                f"the network's logit has sigma of shape {tuple(sigma.shape)} and mu of {tuple(mu.shape)}; wanted "
+                "equal shapes [B, d]: sigma.expand_as(mu)"
             )
         batch, d = mu.shape
         if noise is None:
@@ -159,6 +162,12 @@ class ReparamSampleWrapper(ModelWrapper):
             eps = torch.as_tensor(eps, dtype=mu.dtype, device=mu.device)
         output["action"] = mu + sigma * eps
         return output
+
+
+def _logit(output: Any) -> Any:
+    if output.get("logit") is None:
+        raise KeyError(f"the network gives {list(output)}; wanted 'logit', what actions are drawn from")
+    return output["logit"]
 
 
 def _best(logit: Any) -> Any:

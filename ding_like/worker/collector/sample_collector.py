@@ -12,6 +12,7 @@ from ding_like.data import ArrayDict, Block, tree_cat, tree_index, tree_leaves, 
 from ding_like.worker.collector.slab import NonFiniteError, Slab
 
 Sink = Callable[[Any], int]
+NO_COLUMN = np.empty(0, np.int64)
 EPISODES = 100  # the statistics are of the last so many
 
 
@@ -46,7 +47,7 @@ class SampleCollector:
         self.envstep = 0
         self.setting: dict[str, Any] = {}
         self.episode_count = 0
-        self.episodes: deque[dict] = deque(maxlen=EPISODES)
+        self._finished: deque[Any] = deque()  # sequences of dicts, which some managers make when somebody looks
 
     def start(self) -> None:
         """Reset the envs (once)."""
@@ -84,7 +85,7 @@ class SampleCollector:
     def _fill(self, rows: int, forward: Callable[..., ArrayDict]) -> None:
         env, slab, setting = self._env, self._slab, self.setting
         process = self._policy.process_transition
-        obs, masked, idle = env.ready_obs, slab.masked, 0
+        obs, masked, none = env.ready_obs, slab.masked, 0
         for _ in range(rows):
             output = forward(obs, **setting)
             timestep = env.step(output["action"])
@@ -93,21 +94,36 @@ class SampleCollector:
                 row["terminated"] = timestep.terminated
             if "truncated" not in row:
                 row["truncated"] = timestep.truncated
-            real = None
-            if masked and (real := env.real) is not None:
-                columns = (~real).nonzero()[0]
-                idle += len(columns)
-                self._policy.reset(columns)  # here and not at the end: what it says of the last observation is ignored
-            slab.write(obs, row, timestep, real)
+            idle = env.idle if masked else NO_COLUMN
+            if len(idle):
+                none += len(idle)
+                self._policy.reset(idle)  # here and not at the end: what it says of the last observation is ignored
+            slab.write(obs, row, timestep, idle)
             obs = env.ready_obs
             if obs is not timestep.obs:
                 self._end(timestep)
-        self.envstep += rows * env.env_num - idle
-        finished = env.take_finished()
+        self.envstep += rows * env.env_num - none
+        self._book(env.take_finished())
+
+    def _book(self, finished: Any) -> None:
+        if not len(finished):
+            return
         self.episode_count += len(finished)
-        self.episodes.extend(finished[-EPISODES:])
+        self._finished.append(finished)
+        while sum(map(len, self._finished)) - len(self._finished[0]) >= EPISODES:
+            self._finished.popleft()
+
+    @property
+    def episodes(self) -> list[dict]:
+        """The last (at most 100) training episodes."""
+        return [episode for finished in self._finished for episode in finished[-EPISODES:]][-EPISODES:]
 
     def _end(self, timestep: Any) -> None:
+        """Note where episodes ended. Where the next row of an ended column is its reset, it shows the final
+        observation, so that none is kept beside (but a masked one, whose mask the manager changes there).
+        """
+        if self._slab.masked and not isinstance(timestep.obs, dict):
+            return
         columns = timestep.done.nonzero()[0]
         self._slab.end(columns, timestep.obs)
         if not self._slab.masked:
@@ -139,12 +155,13 @@ class SampleCollector:
 
     def statistics(self) -> dict[str, float]:
         """Mean return and length of the last (at most 100) training episodes; empty before the first ends."""
-        if not self.episodes:
+        episodes = self.episodes
+        if not episodes:
             return {}
         return {
-            "return": float(np.mean([e["return_"] for e in self.episodes])),
-            "return_raw": float(np.mean([e["return_raw"] for e in self.episodes])),
-            "length": float(np.mean([e["length"] for e in self.episodes])),
+            "return": float(np.mean([e["return_"] for e in episodes])),
+            "return_raw": float(np.mean([e["return_raw"] for e in episodes])),
+            "length": float(np.mean([e["length"] for e in episodes])),
             "episodes": self.episode_count,
         }
 

@@ -47,11 +47,11 @@ class Slab:
         self._columns = 0
         self._width = 0  # entries of a row
 
-    def write(self, obs: Any, row: dict[str, Any], timestep: Any, real: np.ndarray | None = None) -> None:
+    def write(self, obs: Any, row: dict[str, Any], timestep: Any, idle: np.ndarray = NO_ENDS) -> None:
         """Append one row: fields `[B, ...]`. A `next_obs` that *is* `timestep.obs` is kept by reference.
 
         Args:
-            real: bool `[B]`, which columns made a transition (of a slab that is `masked`); None means all.
+            idle: columns for which the row is no transition (of a slab that is `masked`).
         """
         if not self._fields:
             self._allocate(obs, row, timestep)
@@ -84,7 +84,8 @@ class Slab:
                 f"_process_transition: the row does not fit the first one, whose fields are {list(fields)}: {err}"
             ) from err
         if self.masked:
-            fields["mask"][t] = 1.0 if real is None else real
+            fields["mask"][t] = 1.0
+            fields["mask"][t, idle] = 0.0
         self.fill = t + 1
 
     def end(self, columns: np.ndarray, obs: Any) -> None:
