@@ -124,8 +124,8 @@ class Acting:
         if found != wanted:
             raise ConfigError(
                 f"policy.model: the network ({type(self._model).__name__}) gives a logit for {found[0]} actions of "
-                f"size {found[1]}, the env's are {wanted[0]} of size {wanted[1]}; wanted a tensor [B, A] for discrete, a "
-                "tuple of such for multi_discrete, a dict of mu and sigma [B, d] for continuous ones"
+                f"size {found[1]}, the env's are {wanted[0]} of size {wanted[1]}; wanted a tensor [B, A] for discrete, "
+                "a tuple of such for multi_discrete, a dict of mu and sigma [B, d] for continuous ones"
             )
 
     def _to_env(self, output: ArrayDict) -> None:

@@ -91,8 +91,8 @@ class BaseEnvManager:
         mine = _innermost(self._envs[b])
         if any(_innermost(env) is mine for env in self._envs[:b]):
             raise EnvError(
-                f"env column {b} ({self._names[b]}) is the very object of an earlier column; the factory must make a new "
-                "env at each call"
+                f"env column {b} ({self._names[b]}) is the very object of an earlier column; the factory must make a "
+                "new env at each call"
             )
         for kind in ("observation_space", "action_space"):
             first, other = getattr(self._envs[0], kind), getattr(self._envs[b], kind)

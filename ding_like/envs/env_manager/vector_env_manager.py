@@ -119,9 +119,9 @@ class VectorEnvManager:
         self._mode = self._autoreset_mode()
         self.may_idle = self._mode is AutoresetMode.NEXT_STEP
         self._batch = obs_batch(self.observation_space)
-        one_leaf = isinstance(self._batch, LeafBatch)
-        self._leaf_shape = (env_num, *self._batch.shape) if one_leaf else None
-        self._leaf_dtype = self._batch.dtype if one_leaf else None
+        leaf = self._batch if isinstance(self._batch, LeafBatch) else None
+        self._leaf_shape = None if leaf is None else (env_num, *leaf.shape)
+        self._leaf_dtype = None if leaf is None else leaf.dtype
         self._action_dtype = self.action_space.dtype
         self._action_shape = (env_num, *(self.action_space.shape or ()))
         self._ended = NO_COLUMN  # columns whose episode ended in the last step
