@@ -6,6 +6,8 @@ import copy
 from collections import namedtuple
 from typing import Any
 
+import numpy as np
+
 from ding_like.data import namedarraytuple
 
 EnvTimestep = namedarraytuple("EnvTimestep", ["obs", "reward", "done", "info", "terminated", "truncated"])
@@ -85,3 +87,22 @@ def _column_cfgs(cfg: Any, count_key: str, is_train: bool) -> list:
         cfg_b["is_train"] = is_train
         cfgs.append(cfg_b)
     return cfgs
+
+
+def episode_entry(column: int, length: int, total: float, info: dict) -> dict:
+    """What a manager tells of an ended episode: `column, length, return_, return_raw`, and the numbers of its last info.
+
+    `return_raw` is what RecordEpisodeStatistics or DI-engine's envs write into the info, else `return_`. Raises
+    TypeError or ValueError where that is no number.
+    """
+    statistics = info.get("episode")  # may also be a name of the env's own
+    raw = info.get("eval_episode_return", total)
+    if isinstance(statistics, dict) and "r" in statistics:
+        raw = statistics["r"]
+    return {
+        "column": int(column),
+        "length": int(length),
+        "return_": float(total),
+        "return_raw": float(np.asarray(raw).reshape(())),
+        "info": {k: float(v) for k, v in info.items() if isinstance(v, (bool, int, float, np.number, np.bool_))},
+    }

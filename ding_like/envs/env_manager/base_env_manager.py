@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from ding_like.data import Infos, tree_index, tree_map, tree_write
 from ding_like.envs.adapter import EnvAdapter, env_name, wrap_env
-from ding_like.envs.base_env import EnvError, EnvTimestep
+from ding_like.envs.base_env import EnvError, EnvTimestep, episode_entry
 from ding_like.envs.spaces import LeafBatch, obs_batch
 from ding_like.utils import ENV_MANAGER_REGISTRY
 from ding_like.utils.seed import episode_seed
@@ -214,25 +214,12 @@ class BaseEnvManager:
         self._reset_into(self.ready_obs, ended)
 
     def _episode(self, b: int, info: dict) -> dict:
-        total = raw = float(self._returns[b])
         if not isinstance(info, dict):
             raise self._error(b, "step()", TypeError(f"info is a {type(info).__name__}; wanted a dict"))
-        statistics = info.get("episode")  # of RecordEpisodeStatistics, or a name of the env's own
         try:
-            if isinstance(statistics, dict) and "r" in statistics:
-                raw = _number(statistics["r"])
-            elif "eval_episode_return" in info:
-                raw = _number(info["eval_episode_return"])
+            return episode_entry(b, self._lengths[b], self._returns[b], info)
         except (TypeError, ValueError) as err:
             raise self._error(b, "reading the return in its info", err) from err
-        numbers = {k: float(v) for k, v in info.items() if isinstance(v, (bool, int, float, np.number, np.bool_))}
-        return {
-            "column": b,
-            "length": int(self._lengths[b]),
-            "return_": total,
-            "return_raw": raw,
-            "info": numbers,
-        }
 
     def take_finished(self) -> list[dict]:
         """The episodes in `finished`, which is emptied."""
@@ -297,10 +284,6 @@ class BaseEnvManager:
 def _innermost(env: gymnasium.Env) -> Any:
     bare = env.unwrapped
     return bare.env if isinstance(bare, EnvAdapter) else bare
-
-
-def _number(value: Any) -> float:
-    return float(np.asarray(value).reshape(()))
 
 
 def _copy(tree: Any) -> Any:

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from ding_like.data import ArrayDict, tree_index, tree_leaves, tree_map
 from ding_like.envs.adapter import has_start
-from ding_like.envs.base_env import EnvError, EnvTimestep
+from ding_like.envs.base_env import EnvError, EnvTimestep, episode_entry
 from ding_like.envs.spaces import LeafBatch, obs_batch
 from ding_like.envs.vector import LazyInfos, eval_env_fns, make_vec_fn, seeded_reset
 from ding_like.utils import ENV_MANAGER_REGISTRY
@@ -44,20 +44,7 @@ class Episodes(Sequence):
         at = int(np.searchsorted(self._ends, index, side="right"))
         columns, lengths, returns, infos = self._over[at]
         j = index - (int(self._ends[at]) - len(columns))
-        info = {} if infos is None else infos[j]
-        total = float(returns[j])
-        statistics = info.get("episode")
-        raw = info.get("eval_episode_return", total)
-        if isinstance(statistics, dict) and "r" in statistics:
-            raw = statistics["r"]
-        numbers = {k: float(v) for k, v in info.items() if isinstance(v, (bool, int, float, np.number, np.bool_))}
-        return {
-            "column": int(columns[j]),
-            "length": int(lengths[j]),
-            "return_": total,
-            "return_raw": float(np.asarray(raw).reshape(())),
-            "info": numbers,
-        }
+        return episode_entry(columns[j], lengths[j], returns[j], {} if infos is None else infos[j])
 
 
 @ENV_MANAGER_REGISTRY.register("vector")
