@@ -90,7 +90,7 @@ def _column_cfgs(cfg: Any, count_key: str, is_train: bool) -> list:
 
 
 def episode_entry(column: int, length: int, total: float, info: dict) -> dict:
-    """What a manager tells of an ended episode: `column, length, return_, return_raw`, and the numbers of its last info.
+    """What a manager tells of an ended episode: `column, length, return_, return_raw`, and numbers of its last info.
 
     `return_raw` is what RecordEpisodeStatistics or DI-engine's envs write into the info, else `return_`. Raises
     TypeError or ValueError where that is no number.
