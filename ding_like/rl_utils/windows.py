@@ -50,6 +50,11 @@ def get_train_sample(
     plan = _checked_plan(unroll_len, last_fn_type, burnin, stride, tail)
     if unroll_len == 1 and burnin == 0 and tail == 0:
         return data
+    if isinstance(data, Block) and "mask" in data:
+        raise ValueError(
+            "windows of a block with rows that are no transition (env_manager.type 'vector' or 'env_pool' with an env "
+            "that resets in the step after an end) are not built yet; use env_manager.type='base'"
+        )
     if isinstance(data, dict):
         return _window_arrays(data, plan, null_transition)
     if isinstance(data, Sequence) or hasattr(data, "popleft"):

@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 
 from ding_like.config import CfgDict, deep_merge_defaults
-from ding_like.data import Infos
+from ding_like.data import Block, Infos
 from ding_like.envs.base_env import EnvTimestep
 from ding_like.policy.dqn import DQNPolicy
+from ding_like.policy.ppo import PPOPolicy
+from ding_like.rl_utils.adder import get_train_sample
 from ding_like.worker import Replay, Rollout, SampleCollector
 from tests.helpers import Constant, make_policy
+from tests.policy.test_actor_critic import LinearV
 from tests.worker.test_sample_collector import GAMMA, Diary, table
 
 
@@ -145,3 +148,36 @@ def test_a_policys_own_field_called_mask_is_refused():
     cfg = deep_merge_defaults(policy._cfg.collect, {"n_sample": 3})
     with pytest.raises(ValueError, match="the field 'mask' is the collector's"):
         SampleCollector(cfg, NextStep(diaries()), policy.collect_mode).collect()
+
+
+class EpisodeV(LinearV):
+    """V = 100 episode + t: the first observation of the next episode is worth another number than a final one."""
+
+    def forward(self, x):
+        return super().forward((100 * x[..., 1] + x[..., 2])[..., None])
+
+
+@pytest.mark.parametrize("n_sample", [3, 9, 30])
+def test_targets_at_ends_are_those_of_the_true_next_observation(n_sample):
+    """Lambda 0: target = r + gamma V(next), wherever ends and block edges fall."""
+    envs = diaries()
+    policy = make_policy(
+        PPOPolicy, obs_shape=3, action_shape=3, model=EpisodeV(), discount_factor=GAMMA, collect=dict(gae_lambda=0.0)
+    )
+    cfg = deep_merge_defaults(policy._cfg.collect, {"n_sample": n_sample})
+    collector, store, found = SampleCollector(cfg, NextStep(envs), policy.collect_mode), Rollout(), []
+    for _ in range(90 // n_sample):
+        collector.collect(store.push)
+        found += [(*b["obs"][0], b["return_"][0]) for b in store.batches(1, 1)]
+    wanted = [
+        (*obs, reward + (0.0 if terminated else GAMMA * (100 * after[1] + after[2])))
+        for env in envs
+        for obs, _, reward, after, terminated, _ in env.steps
+    ]
+    assert rows(found) == rows(wanted)
+
+
+def test_windows_over_such_rows_are_refused():
+    block = Block(dict(reward=np.ones((4, 2)), done=np.zeros((4, 2), bool), mask=np.ones((4, 2), np.float32)), 4)
+    with pytest.raises(ValueError, match="rows that are no transition"):
+        get_train_sample(block, 2)
