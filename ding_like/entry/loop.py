@@ -42,7 +42,7 @@ class SyncLoop:
 
     def run(self) -> None:
         """Train until the stop value or a limit; the last evaluation is of the final policy."""
-        gc.freeze()  # what was made so far stays for the run: looking through it again and again costs several percent
+        gc.freeze()  # what was made so far stays for the run: not to be looked through again and again
         try:
             self._run()
         finally:

@@ -81,7 +81,7 @@ class Acting:
         """
         kind, shape = self._shapes.get("action_space", "discrete"), self._shapes.get("action_shape")
         mask = obs.get("action_mask") if isinstance(obs, dict) else None
-        if isinstance(shape, int) and mask is None and kind == "discrete":
+        if isinstance(shape, int) and mask is None and kind == "discrete":  # what a row of many columns costs is here
             return ArrayDict(action=(self.noise("random", obs, None, 1)[:, 0] * shape).astype(np.int64))
         if kind == "continuous":
             if self.scale is None or not self.scale.bounded.all():

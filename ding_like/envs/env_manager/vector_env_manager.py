@@ -212,26 +212,26 @@ class VectorEnvManager:
         infos = LazyInfos(info, self.env_num)[columns] if info else None
         self._over.append((columns, self._lengths[columns], self._returns[columns], infos))
         if self.may_idle:
-            self.ready_obs = self._shown(obs, done)
+            self.ready_obs = self._shown(obs)
             return obs
         self._returns[columns], self._lengths[columns] = 0, 0
         if self._mode is AutoresetMode.SAME_STEP:
-            final = self._finals(obs, done, info)
+            final = self._finals(obs, info)
             self.ready_obs = obs
             return final
         self.ready_obs = self._reset_ended(obs, done)
         return obs
 
-    def _shown(self, obs: Any, done: np.ndarray) -> Any:
+    def _shown(self, obs: Any) -> Any:
         """The same observations as another object; an ended column's action is ignored, so its mask allows all."""
         if not (isinstance(obs, dict) and "action_mask" in obs):
             return tree_map(np.ndarray.view, obs)
         shown = ArrayDict({k: tree_map(np.ndarray.view, v) for k, v in obs.items()})
         shown["action_mask"] = obs["action_mask"].copy()
-        shown["action_mask"][done] = 1
+        shown["action_mask"][self._ended] = 1
         return shown
 
-    def _finals(self, obs: Any, done: np.ndarray, info: dict) -> Any:
+    def _finals(self, obs: Any, info: dict) -> Any:
         found = info.get("final_obs")
         if found is None:
             raise EnvError(
@@ -239,7 +239,7 @@ class VectorEnvManager:
                 "observation of an episode is lost; use its next-step autoreset, or env_manager.type='base'"
             )
         final = tree_map(np.copy, obs)
-        for b in done.nonzero()[0].tolist():
+        for b in self._ended.tolist():
             one = found[b] if isinstance(found, np.ndarray) and found.dtype == object else tree_index(found, b)
             try:
                 self._batch.check(one)
