@@ -11,12 +11,16 @@ EXTRAS = {
     "envpool": ["envpool>=1.0"],
     "fast": ["numba"],
     "gym": ["gym==0.26.2"],
+    "video": ["imageio>=2.28", "imageio-ffmpeg"],
+    "onnx": ["onnx>=1.16", "onnxruntime>=1.17", "onnxscript", "torch>=2.6"],
+    "plot": ["matplotlib"],
+    "wandb": ["wandb"],
 }
 TOOLS = ["pytest", "hypothesis", "ruff", "mypy", "types-PyYAML", "psutil"]
-EXTRAS["test"] = TOOLS + EXTRAS["box2d"] + EXTRAS["atari"] + EXTRAS["minatar"] + EXTRAS["fast"] + EXTRAS["gym"]
-EXTRAS["all"] = sorted(
-    {req for name in ("box2d", "atari", "minatar", "envpool", "fast", "gym") for req in EXTRAS[name]}
+EXTRAS["test"] = TOOLS + sorted(
+    {req for name in ("box2d", "atari", "minatar", "fast", "gym", "plot", "video", "onnx") for req in EXTRAS[name]}
 )
+EXTRAS["all"] = sorted({req for name, extra in EXTRAS.items() if name != "test" for req in extra})
 
 setup(
     name="ding_like",

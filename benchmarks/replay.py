@@ -30,7 +30,8 @@ def blocks(count: int, obs: np.ndarray, fields: dict[str, np.ndarray]) -> Iterat
         yield Block({"obs": obs[:-1], **fields}, ROWS, link)
 
 
-def vector_store(size: int) -> Replay:
+def vector_store(size: int, **cfg: object) -> Replay:
+    """A full store of the vector work; `cfg` are further keys of its section."""
     rng = np.random.default_rng(0)
     obs = rng.standard_normal((ROWS + 1, COLUMNS, 17), dtype=np.float32)
     fields = {
@@ -38,7 +39,7 @@ def vector_store(size: int) -> Replay:
         "reward": rng.standard_normal((ROWS, COLUMNS), dtype=np.float32),
         "discount": np.full((ROWS, COLUMNS), 0.99, np.float32),
     }
-    store = Replay(CfgDict(replay_buffer_size=size))
+    store = Replay(CfgDict(replay_buffer_size=size, **cfg))
     for block in blocks(size // (ROWS * COLUMNS) + 2, obs, fields):
         store.push(block)
     return store

@@ -3,12 +3,22 @@
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["POLICY_REGISTRY", "ArrayDict", "Policy", "model_wrap", "serial_pipeline"]
+__all__ = [
+    "POLICY_REGISTRY",
+    "ArrayDict",
+    "Policy",
+    "export_onnx",
+    "load_policy",
+    "model_wrap",
+    "serial_pipeline",
+]
 
 _HOMES = {
     "ArrayDict": "ding_like.data",
     "POLICY_REGISTRY": "ding_like.utils",
     "Policy": "ding_like.policy",
+    "export_onnx": "ding_like.entry.export",
+    "load_policy": "ding_like.policy",
     "model_wrap": "ding_like.model",
     "serial_pipeline": "ding_like.entry.serial_entry",
 }

@@ -18,11 +18,16 @@ ALIASES = (
     ("policy.collect.discount_factor", "policy.discount_factor"),
     ("policy.learn.discount_factor", "policy.discount_factor"),
     ("policy.collect.unroll_len", "policy.unroll_len"),
+    ("policy.other.replay_buffer.priority", "policy.priority"),
+    ("policy.other.replay_buffer.priority_IS_weight", "policy.priority_IS_weight"),
 )
 # (name in DI-engine, name here) of values that mean the same.
 RENAMED = (
     ("policy.learn.grad_clip_value", "policy.learn.grad_clip_norm"),  # of its grad_clip_type 'clip_norm', the default
     ("policy.learn.grad_norm", "policy.learn.grad_clip_norm"),
+    ("policy.other.replay_buffer.priority_power_factor", "policy.other.replay_buffer.alpha"),
+    ("policy.other.replay_buffer.IS_weight_power_factor", "policy.other.replay_buffer.beta"),
+    ("policy.other.replay_buffer.IS_weight_anneal_train_iter", "policy.other.replay_buffer.anneal_step"),
 )
 
 
@@ -104,6 +109,11 @@ _MANAGER_KEYS = (
 )
 _ACT_SCALE = "continuous actions are always scaled: a policy's [-1, 1] is the box of the env"
 _ROLLOUT = "an on-policy policy forgets what it has trained on; policy.collect.n_sample is the size of its rollout"
+_PRIORITY = (
+    *("policy.priority", "policy.priority_IS_weight"),
+    *("policy.other.replay_buffer.priority", "policy.other.replay_buffer.priority_IS_weight"),
+)
+_NO_PRIORITY = "this policy gives no priorities, so it draws uniformly, or each item once"
 _ADAM = "the optimiser's other numbers are those of torch"
 _STORES = ("replay", "naive", "deque", "advanced")
 # Left alone where a registered env, a user's own, may read them.
@@ -130,8 +140,7 @@ OBSOLETE = (
     Obsolete("policy.unroll_len", _SINGLE, (1,)),
     Obsolete("policy.collect.unroll_len", _SINGLE, (1,)),
     Obsolete("policy.multi_agent", "the env says how many agents it has", (False,)),
-    Obsolete("policy.priority", "replay is uniform here", (False,)),
-    Obsolete("policy.priority_IS_weight", "replay is uniform here", (False,)),
+    *(Obsolete(path, _NO_PRIORITY, (False, None)) for path in _PRIORITY),
     Obsolete("policy.multi_gpu", _DDP, (False,)),
     Obsolete("policy.bp_update_sync", _DDP, (True, False)),
     Obsolete("policy.learn.multi_gpu", _DDP, (False,)),
@@ -176,6 +185,7 @@ OBSOLETE = (
     Obsolete("policy.other.replay_buffer.periodic_thruput_seconds", _SCREEN),
     Obsolete("policy.other.replay_buffer.thruput_controller", _REUSE),
     Obsolete("policy.other.replay_buffer.monitor", _SCREEN),
+    Obsolete("policy.other.replay_buffer.priority_max_limit", "priorities have no upper limit"),
     Obsolete("policy.other.commander", "the loop itself evaluates and stops"),
     Obsolete("collector.get_train_sample", "every collector makes train samples"),
     Obsolete("collector.type", "there is one collector", ("sample",)),
@@ -188,7 +198,10 @@ OBSOLETE = (
 ON_POLICY = (
     *(
         Obsolete(f"policy.other.replay_buffer.{key}", _ROLLOUT)
-        for key in ("replay_buffer_size", "max_use", "max_reuse", "max_staleness", "alpha", "beta", "anneal_step")
+        for key in (
+            *("replay_buffer_size", "max_use", "max_reuse", "max_staleness", "alpha", "beta", "anneal_step"),
+            *("priority_power_factor", "IS_weight_power_factor", "IS_weight_anneal_train_iter"),
+        )
     ),
     Obsolete("policy.recompute_adv", "advantages are computed once a rollout, from the values it was collected with"),
     Obsolete("policy.nstep_return", "policy.collect.gae_lambda says how far returns look ahead", (False,)),

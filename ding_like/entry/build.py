@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,11 @@ from ding_like.worker import Evaluator, Learner, Replay, SampleCollector
 TOP_CONFIG: dict = dict(
     exp_name="experiment",  # folder of the run
     seed=None,  # the run's seed where neither -s nor an argument gives one; total_config.yaml holds the one used
+    resume=dict(
+        enabled=True,  # write resume points, from which --resume goes on
+        every=20.0,  # seconds between them, at least; 0 writes one a round of the loop
+        share=0.01,  # largest share of the run's time that writing them takes; they come less often where it would
+    ),
     torch_threads=1,  # threads of torch's kernels; small networks are fastest with one
     env_manager=dict(
         type="base",  # base steps the env columns in this process
@@ -261,7 +267,9 @@ def build_evaluator(cfg: CfgDict, manager: Any, policy: Policy, seed: int) -> Ev
     return Evaluator(cfg.policy.eval.evaluator, manager, policy.eval_mode, seed)
 
 
-def _manager(cfg: CfgDict, role: str, env_setting: Any, num: int | None = None) -> Any:
+def _manager(
+    cfg: CfgDict, role: str, env_setting: Any, num: int | None = None, around: Callable[[Any], Any] | None = None
+) -> Any:
     if num is None:
         num = cfg.env.collector_env_num if role == "collect" else cfg.env.evaluator_env_num
     evaluating = role == "eval"
@@ -273,12 +281,14 @@ def _manager(cfg: CfgDict, role: str, env_setting: Any, num: int | None = None) 
         cls, env_fns, manager_cfg = BaseEnvManager, cls.eval_env_fns(cfg.env, num, env_setting), None
     else:
         env_fns, manager_cfg = make_env_fns(cfg.env, num, role, env_setting), cfg.env.manager
+    if around is not None:
+        env_fns = [around(env_fns[0]), *env_fns[1:]]
     return cls(env_fns, manager_cfg, role=role, auto_reset=not evaluating, seed_every_episode=evaluating)
 
 
-def eval_manager(cfg: CfgDict, env_setting: Any = None) -> Any:
-    """The evaluator's env manager alone."""
-    return _manager(cfg, "eval", env_setting)
+def eval_manager(cfg: CfgDict, env_setting: Any = None, around: Callable[[Any], Any] | None = None) -> Any:
+    """The evaluator's env manager alone; the factory of column 0 is what `around` makes of it."""
+    return _manager(cfg, "eval", env_setting, around=around)
 
 
 def _ours(cls: type) -> bool:

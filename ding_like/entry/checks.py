@@ -9,8 +9,17 @@ from typing import Any
 from gymnasium import spaces
 
 from ding_like.config import CfgDict, ConfigError, get_path
-from ding_like.config.checks import Check, at_least, mistakes, number, optional
-from ding_like.envs.spaces import action_spec, model_shapes
+from ding_like.config.checks import (
+    Check,
+    at_least,
+    fraction,
+    mistakes,
+    not_negative,
+    number,
+    optional,
+    positive_fraction,
+)
+from ding_like.envs.spaces import action_spec, describe_space, model_shapes
 from ding_like.model.build import model_mistakes
 from ding_like.policy import Policy
 from ding_like.policy.action_scale import ActionScale
@@ -20,6 +29,8 @@ from ding_like.utils import ENV_MANAGER_REGISTRY, HOOK_REGISTRY
 CHECKS: dict[str, Check] = {
     "seed": optional(at_least(0)),
     "torch_threads": at_least(1),
+    "resume.every": not_negative,
+    "resume.share": positive_fraction,
     "env.max_episode_steps": optional(at_least(1)),
     "env.collector_env_num": at_least(1),
     "env.evaluator_env_num": at_least(1),
@@ -31,6 +42,11 @@ CHECKS: dict[str, Check] = {
     "policy.eval.evaluator.n_episode": optional(at_least(1)),
     "policy.eval.evaluator.stop_value": optional(number),
     "policy.other.replay_buffer.replay_buffer_size": at_least(1),
+    "policy.other.replay_buffer.alpha": fraction,
+    "policy.other.replay_buffer.alpha_end": optional(fraction),
+    "policy.other.replay_buffer.beta": fraction,
+    "policy.other.replay_buffer.anneal_step": at_least(1),
+    "policy.other.replay_buffer.priority_eps": not_negative,
 }
 
 
@@ -104,6 +120,11 @@ def _store_mistakes(cfg: CfgDict) -> Iterator[str]:
                 f"policy.learn.batch_size: got {batch_size}, wanted at most {size}, what policy.collect.n_sample gives "
                 "in whole rows of all env columns: a minibatch is part of one rollout"
             )
+    if cfg.policy.get("priority_IS_weight") and not cfg.policy.get("priority"):
+        yield (
+            "policy.priority_IS_weight: got True, wanted None or False where policy.priority is False: the weights "
+            "correct for drawing by priority, and items are drawn uniformly"
+        )
     path = "policy.other.replay_buffer.replay_buffer_size"
     size = get_path(cfg, path, None)
     for key, what in (("policy.learn.batch_size", "a batch"), ("policy.collect.n_sample", "what one collect gives")):
@@ -124,7 +145,8 @@ def _model_mistakes(cfg: CfgDict, policy_cls: type) -> list[str]:
 
 
 def check_spaces(cfg: CfgDict, policy_cls: type, manager: Any) -> dict[str, Any]:
-    """The model arguments that follow from a manager's spaces: `obs_shape`, `action_shape`.
+    """What follows from a manager's spaces: the model arguments `obs_shape`, `action_shape`, `action_space`, what
+    the env itself gives and takes (`interface`), and of a Box how actions are scaled (`action_scale`).
 
     Raises ConfigError naming an action space that the policy does not serve.
     """
@@ -143,7 +165,11 @@ def check_spaces(cfg: CfgDict, policy_cls: type, manager: Any) -> dict[str, Any]
             f"'{kind}'. Leave the key out to derive it, or choose another env."
         )
     obs_shape, action_shape = model_shapes(_without_mask(manager), manager.action_space)
-    shapes = {"obs_shape": obs_shape, "action_shape": action_shape, "action_space": kind}
+    shapes: dict[str, Any] = {"obs_shape": obs_shape, "action_shape": action_shape, "action_space": kind}
+    shapes["interface"] = {
+        "obs": describe_space(manager.observation_space),
+        "action": describe_space(manager.action_space, bounds=True),
+    }
     if kind == "continuous":
         box = manager.action_space
         shapes["action_scale"] = ActionScale(box.low, box.high, box.dtype)
@@ -178,9 +204,10 @@ def _env_name(cfg: CfgDict, manager: Any) -> str:
 
 
 def check_hooks(cfg: CfgDict) -> None:
-    """Look up the hooks of the user's own and their arguments.
+    """Look up the hooks of a config and their arguments.
 
-    Raises ConfigError for an entry that is no hook, UnknownNameError with suggestions.
+    Raises ConfigError for an entry that is no hook or has an argument that it does not take (of our own hooks: out of
+    range), UnknownNameError with suggestions.
     """
     for index, entry in enumerate(cfg.policy.learn.learner.hooks):
         path = f"policy.learn.learner.hooks[{index}]"
@@ -192,3 +219,5 @@ def check_hooks(cfg: CfgDict) -> None:
             inspect.signature(hook).bind(**kwargs)
         except TypeError as err:
             raise ConfigError(f"{path}: hook '{entry['type']}' with arguments {kwargs}: {err}") from err
+        if hook.__module__.startswith("ding_like."):  # making one has no effect but its checks
+            hook(**kwargs)

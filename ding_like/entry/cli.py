@@ -6,6 +6,7 @@ import os
 import sys
 import sysconfig
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,19 +54,21 @@ def _run_serial(config: str, seeds: tuple[int | None, ...], sets: tuple[str, ...
         serial_pipeline(config, seed=seed, sets=sets, exp_name=folder, **options)
 
 
-def _run_eval(config: str, seeds: tuple[int | None, ...], sets: tuple[str, ...], options: dict[str, Any]) -> None:
+def _run_eval(
+    config: str | None, seeds: tuple[int | None, ...], sets: tuple[str, ...], options: dict[str, Any]
+) -> None:
     from ding_like.entry.eval_entry import eval as evaluate
 
-    load_path = options.pop("load_path", None)
+    known = {name: options.pop(name) for name in ("load_path", "video") if name in options}
     given = [f"--{name.replace('_', '-')}" for name in options]
     if given or len(seeds) > 1:
         raise click.UsageError(f"{', '.join(given) or 'more than one seed'}: no meaning with -m eval")
-    result = evaluate(config, seed=seeds[0], load_path=load_path, sets=sets)
+    result = evaluate(config, seed=seeds[0], sets=sets, **known)
     click.echo(json.dumps({key: result[key] for key in ("eval_value", "eval_value_raw", "n_episode")}))
 
 
-_RUN_OPTIONS = ("env_step", "train_iter", "exp_name", "load_path", "on_exists")
-MODES = {"serial": _run_serial, "serial_onpolicy": _run_serial, "eval": _run_eval}
+_RUN_OPTIONS = ("env_step", "train_iter", "exp_name", "load_path", "resume", "on_exists", "video")
+MODES: dict[str, Callable[..., None]] = {"serial": _run_serial, "serial_onpolicy": _run_serial, "eval": _run_eval}
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -103,9 +106,11 @@ _SET = click.option(
 @click.option("--exp-name", metavar="PATH", help="Folder of the run.")
 @_SET
 @click.option("--load-path", metavar="CKPT", help="Checkpoint to start from, or to evaluate.")
+@click.option("--resume", is_flag=True, default=None, help="Go on from the newest resume point of the run.")
 @click.option(
     "--on-exists", type=click.Choice(["number", "error"]), help="If the folder exists: <exp_name>_1, or stop."
 )
+@click.option("--video", metavar="PATH", help="Record the first episode of -m eval, as .mp4 or .gif.")
 @click.option("-q", "--query", metavar="REGISTRY", callback=_print_names, is_eager=True, help=f"List names. {_KINDS}")
 @click.option("-v", "--version", is_flag=True, callback=_print_version, is_eager=True, help="Show the version.")
 @click.option("--debug", is_flag=True, help="Show the traceback of any error (also DING_DEBUG=1).")
@@ -127,9 +132,11 @@ def cli(
     if mode is None and config is None:
         click.echo(ctx.get_help())
         return
-    if mode is None or config is None:
+    if mode is None or (config is None and not (mode == "eval" and options["load_path"])):
         missing = "-m MODE" if mode is None else "-c FILE"
         raise click.UsageError(f"{missing} is missing; a run needs both, as in: ding -m serial -c FILE -s 0")
+    if options["video"] is not None and mode != "eval":
+        raise click.UsageError(f"--video: no meaning with -m {mode}; it records an evaluation (-m eval)")
     run_options = {key: options[key] for key in _RUN_OPTIONS if options[key] is not None}
     _add_working_folder()
     MODES[mode](config, seeds or (None,), sets, run_options)
@@ -193,6 +200,39 @@ def check_env_command(ctx: click.Context, env_id: str, import_names: tuple[str, 
         click.echo(str(finding))
     if any(finding.severity == "error" for finding in findings):
         ctx.exit(1)
+
+
+@cli.command("export")
+@click.argument("checkpoint")
+@click.argument("path", metavar="OUT.onnx")
+def export_command(checkpoint: str, path: str) -> None:
+    """Write the policy of CHECKPOINT (or of a run's folder) as ONNX: ding export CKPT OUT.onnx."""
+    from ding_like.entry.export import export_onnx
+    from ding_like.policy import load_policy
+
+    _add_working_folder()
+    for kind, told in export_onnx(load_policy(checkpoint), path).items():
+        for name, what in told.items():
+            click.echo(f"{kind[:-1]} {name}: {what}")
+
+
+@cli.command("plot")
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
+@click.option("-o", "--out", default="plot.png", show_default=True, help="The picture: .png, .pdf or .svg.")
+@click.option("--key", default="eval_value", show_default=True, help="What to draw, as metrics.jsonl names it.")
+@click.option("--section", type=click.Choice(["eval", "learner", "collect"]), default="eval", show_default=True)
+@click.option("--x", type=click.Choice(["envstep", "train_iter", "wall_time_s"]), default="envstep", show_default=True)
+@click.option("--aggregate", type=click.Choice(["mean", "iqm"]), default="mean", show_default=True, help="Over seeds.")
+@click.option("--ci", type=float, default=0.95, show_default=True, help="Level of the bootstrap interval over seeds.")
+@click.option("--label", "labels", multiple=True, help="Name of a curve; repeat it, one a folder.")
+@click.option("--smooth", type=int, default=1, help="Each value as the mean of so many up to it.")
+@click.option("--target", type=float, help="A dashed line at this height.")
+@click.option("--title")
+def plot_command(folders: tuple[str, ...], **options: Any) -> None:
+    """Draw learning curves of run folders; one with seed_N folders in it is one curve with an interval over seeds."""
+    from ding_like.entry.plot import plot
+
+    click.echo(plot(folders, **options))
 
 
 def _add_working_folder() -> None:

@@ -5,63 +5,99 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ding_like.entry.build import Components
+from ding_like.entry.resume import ResumePoints
 from ding_like.utils.log import Logger, get_logger
 from ding_like.utils.progress import Progress
+from ding_like.utils.seed import set_rng_state
 from ding_like.worker import Learner
+from ding_like.worker.learner import EvaluationHook
 
 
 @dataclass
 class SyncLoop:
-    """One run of `Components`.
+    """One run of `Components`; hooks know it as `learner.run`.
 
     Args:
         save: `save(name)` writes a checkpoint of that name.
         max_train_iter, max_env_step: the run ends at whichever comes first.
+        folder: of the run.
 
     Attributes:
         stopped: whether an evaluation reached the stop value.
+        reason: why a hook, or the stop value, ends the run; None while it goes on.
         result: the last evaluation.
+        points: writes the resume points, where there are any.
     """
 
     parts: Components
     learner: Learner
-    logger: Logger
     save: Callable[[str], Any]
-    progress: Progress
     max_train_iter: int
     max_env_step: int
+    folder: Path | None = None
+    logger: Logger = field(default_factory=lambda: Logger(None, console=False))
+    progress: Progress = field(default_factory=Progress)
     stopped: bool = False
+    reason: str | None = None
     result: dict[str, Any] = field(default_factory=dict)
+    points: ResumePoints | None = None
     _best: float = float("-inf")
-    _evaluated_at: int = -1
     _logged_at: int = 0
     _logged_episodes: int = 0
 
-    def run(self) -> None:
-        """Train until the stop value or a limit; the last evaluation is of the final policy."""
+    def __post_init__(self) -> None:
+        self._evaluation = EvaluationHook(self.parts.evaluator.eval_freq)
+        self.learner.add_hook(self._evaluation)
+        self.learner.run = self
+
+    @property
+    def collector(self) -> Any:
+        """The collector, for hooks."""
+        return self.parts.collector
+
+    @property
+    def cfg(self) -> Any:
+        """The full config, for hooks."""
+        return self.parts.cfg
+
+    def run(self, rng: dict | None = None) -> None:
+        """Train until the stop value or a limit; the last evaluation is of the final policy.
+
+        Args:
+            rng: the state of the global generators of a run that is resumed; None: it starts.
+        """
         gc.freeze()  # what was made so far stays for the run: not to be looked through again and again
         try:
+            self.learner.call_hook("before_run")
+            if rng is None:
+                self._start()
+            else:
+                set_rng_state(rng)
             self._run()
+            self.learner.call_hook("after_run")
         finally:
             gc.unfreeze()
 
-    def _run(self) -> None:
-        parts, learner, policy_cfg = self.parts, self.learner, self.parts.cfg.policy
-        collector, store = parts.collector, parts.store
-        updates, batch_size = int(learner.policy.get_attribute("updates")), int(policy_cfg.learn.batch_size)
-        learner.call_hook("before_run")
+    def _start(self) -> None:
+        collector, size = self.parts.collector, int(self.parts.cfg.policy.random_collect_size)
         collector.start()
-        if policy_cfg.random_collect_size > 0:
-            prefill = min(int(policy_cfg.random_collect_size), self.max_env_step)
-            collector.collect(store.push, n_sample=prefill, random=True)
+        if size > 0:
+            collector.collect(self.parts.store.push, n_sample=min(size, self.max_env_step), random=True)
+
+    def _run(self) -> None:
+        learner, collector, store, points = self.learner, self.parts.collector, self.parts.store, self.points
+        learn = self.parts.cfg.policy.learn
+        updates, batch_size = int(learner.policy.get_attribute("updates")), int(learn.batch_size)
         while True:
-            if self._evaluation_due():
-                self.evaluate()
-            if self.stopped or self._limit_reached():
+            learner.call_hook("before_collect")
+            if self.reason is not None or self._limit_reached():
                 break
+            if points is not None and points.due:
+                points.write()
             collector.collect(store.push)
             for batch in store.batches(updates, batch_size):
                 info = learner.train(batch, collector.envstep)
@@ -71,19 +107,20 @@ class SyncLoop:
                     break
             self._log_collect()
             self.progress.update(collector.envstep, learner.train_iter)
-        if self._evaluated_at != learner.train_iter:
+        if points is not None:
+            points.write()  # before the last evaluation, which a run with a larger limit would not make here
+        if self._evaluation.evaluated_at != learner.train_iter:
             self.evaluate()
         if learner.train_iter == 0 and self.max_train_iter > 0:
             get_logger().warning(
                 f"no gradient step was taken: {store.count} items were collected in {collector.envstep} env steps, a "
                 f"batch is {batch_size}; raise --env-step, or lower policy.learn.batch_size or policy.nstep"
             )
-        learner.call_hook("after_run")
 
-    def evaluate(self) -> None:
-        """One evaluation: log it, keep the best checkpoint, look for the stop value."""
+    def evaluate(self) -> dict[str, Any]:
+        """One evaluation: log it, keep the best checkpoint, look for the stop value. Returns its result."""
         learner, envstep = self.learner, self.parts.collector.envstep
-        self._evaluated_at = learner.train_iter
+        self._evaluation.evaluated_at = learner.train_iter
         self.result = self.parts.evaluator.evaluate()
         values = {k: v for k, v in self.result.items() if k != "returns"}
         self.logger.log(values, envstep, learner.train_iter, section="eval")
@@ -93,11 +130,29 @@ class SyncLoop:
             self.save("ckpt_best")
         if learner.train_iter > 0 and self.parts.evaluator.reached(self.result["eval_value"]):
             self.stopped = True
+            self.stop(f"stop value {self.parts.evaluator.stop_value:g} reached")
+        learner.call_hook("after_eval")
+        return self.result
 
-    def _evaluation_due(self) -> bool:
-        return self._evaluated_at < 0 or (
-            self.learner.train_iter - self._evaluated_at >= self.parts.evaluator.eval_freq
-        )
+    def stop(self, reason: str) -> None:
+        """End the run before it collects again; the first reason counts."""
+        self.reason = self.reason or reason
+
+    def state_dict(self) -> dict[str, Any]:
+        """Counters and results."""
+        return {
+            "stopped": self.stopped,
+            "reason": self.reason,
+            "result": self.result,
+            "best": self._best,
+            "logged": [self._logged_at, self._logged_episodes],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore `state_dict`."""
+        self.stopped, self.reason, self.result = state["stopped"], state["reason"], state["result"]
+        self._best = state["best"]
+        self._logged_at, self._logged_episodes = state["logged"]
 
     def _limit_reached(self) -> bool:
         return self.learner.train_iter >= self.max_train_iter or self.parts.collector.envstep >= self.max_env_step

@@ -42,6 +42,13 @@ class RunFolder:
         with _explained(self.path):
             (self.path / CKPT_DIR).mkdir()
 
+    @classmethod
+    def existing(cls, path: Path) -> "RunFolder":
+        """The folder of a run that is resumed."""
+        folder = object.__new__(cls)
+        folder.path = path
+        return folder
+
     @property
     def ckpt_best(self) -> Path:
         """The checkpoint of the best evaluation."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from ding_like.config import CfgDict, ConfigError
 from ding_like.entry.build import Components, build, choose_seed, full_config
 from ding_like.entry.loop import SyncLoop
-from ding_like.entry.run_folder import RunFolder, RunFolderError
+from ding_like.entry.resume import ResumePoints, check_same_config, find_point, load_run_state, read_point, run_state
+from ding_like.entry.run_folder import CONFIG_FILE, RunFolder, RunFolderError
 from ding_like.entry.stop import exit_is_an_error, sigterm_raises
 from ding_like.policy import Policy
 from ding_like.torch_utils.checkpoint import CheckpointError, load_checkpoint, load_model_state, save_checkpoint
@@ -33,6 +36,7 @@ def serial_pipeline(
     exp_name: str | None = None,
     on_exists: str = "number",
     load_path: str | None = None,
+    resume: bool = False,
 ) -> Policy:
     """Train a policy in this process; off-policy: collect, then update from replay, in turn.
 
@@ -47,6 +51,8 @@ def serial_pipeline(
         on_exists: 'number' takes `<exp_name>_1` where the folder exists, 'error' raises.
         load_path: a checkpoint to start from: its weights and, where the optimiser is of the same type, its moments.
             Hyper-parameters are those of this config; counters start at 0.
+        resume: go on from the newest resume point of `exp_name` with the config and seed it was started with. Limits
+            may be larger than before.
 
     Returns:
         The trained policy.
@@ -57,7 +63,8 @@ def serial_pipeline(
     """
     cfg = full_config(input_cfg, sets, exp_name, own_model=model is not None)
     setup_console()
-    seed = choose_seed(cfg, seed)
+    point = _read_point(cfg, seed, load_path, model) if resume else None
+    seed = choose_seed(cfg, seed if point is None else point[1]["seed"])
     with sigterm_raises(), exit_is_an_error(), torch_threads(int(cfg.torch_threads)):
         set_global_seed(seed)
         parts = build(cfg, seed, env_setting, model)
@@ -65,11 +72,25 @@ def serial_pipeline(
             if load_path is not None:
                 _warm_start(parts, load_path)
             checkpoints = _Checkpoints(parts)
-            folder = checkpoints.folder = RunFolder(cfg.exp_name, on_exists)
-            _run(parts, checkpoints, folder, max_train_iter, max_env_step)
+            folder = RunFolder(cfg.exp_name, on_exists) if point is None else RunFolder.existing(point[0])
+            checkpoints.folder = folder
+            _run(parts, checkpoints, folder, max_train_iter, max_env_step, None if point is None else point[1])
         finally:
             parts.close()
     return parts.policy
+
+
+def _read_point(cfg: CfgDict, seed: int | None, load_path: str | None, model: Any) -> tuple[Path, dict[str, Any]]:
+    """The folder and the state of the run to resume."""
+    if load_path is not None:
+        raise ConfigError("resume goes on from a run's own resume point; leave out load_path (--load-path)")
+    path = find_point(cfg.exp_name)
+    folder = path.parents[2]
+    check_same_config(cfg, full_config(str(folder / CONFIG_FILE), own_model=model is not None), folder)
+    state = read_point(path)
+    if seed not in (None, 0, state["seed"]):
+        raise ConfigError(f"seed: got {seed}, but the run in {folder} has seed {state['seed']}; leave it out to resume")
+    return folder, state
 
 
 class _Checkpoints:
@@ -85,17 +106,32 @@ class _Checkpoints:
         train_iter, parts = self.learner.train_iter, self._parts
         path = self.folder.ckpt_best if name == "ckpt_best" else self.folder.ckpt_iteration(train_iter)
         counters = {"train_iter": train_iter, "envstep": parts.collector.envstep}
-        save_checkpoint(path, parts.cfg.policy.type, parts.policy.learn_mode.state_dict(), counters)
+        state, recipe = parts.policy.learn_mode.state_dict(), parts.policy.recipe()
+        save_checkpoint(path, parts.cfg.policy.type, state, counters, recipe)
 
 
-def _run(parts: Components, save: _Checkpoints, folder: RunFolder, max_train_iter: int, max_env_step: int) -> None:
+def _run(
+    parts: Components,
+    save: _Checkpoints,
+    folder: RunFolder,
+    max_train_iter: int,
+    max_env_step: int,
+    state: dict[str, Any] | None,
+) -> None:
     cfg, start = parts.cfg, time.perf_counter()
     cfg.exp_name = str(folder.path)
-    folder.save_config(cfg)
     learner = save.learner
-    with Logger(folder.path) as logger, Progress(max_env_step, max_train_iter) as progress:
-        learner.logger = logger
-        loop = SyncLoop(parts, learner, logger, save, progress, max_train_iter, max_env_step)
+    loop = SyncLoop(parts, learner, save, max_train_iter, max_env_step, folder.path)
+    if state is None:
+        folder.save_config(cfg)
+    else:
+        _load(state, parts, learner, loop, folder)
+        start -= state["logger"]["elapsed"]
+    resumed = None if state is None else state["logger"]
+    with Logger(folder.path, resume=resumed) as logger, Progress(max_env_step, max_train_iter) as progress:
+        loop.logger = learner.logger = logger
+        loop.progress = progress
+        loop.points = ResumePoints(folder.path, cfg.resume, lambda: run_state(parts, learner, loop, logger))
 
         def save_result() -> None:
             folder.save_result(
@@ -109,19 +145,25 @@ def _run(parts: Components, save: _Checkpoints, folder: RunFolder, max_train_ite
             )
 
         try:
-            loop.run()
+            loop.run(None if state is None else state["rng"])
             save("last")
         except BaseException as err:
             _try_after(err, lambda: save("last"), save_result)
             raise
         save_result()
     value = loop.result["eval_value"]
-    reason = f"stop value {parts.evaluator.stop_value:g} reached" if loop.stopped else "limit reached"
     get_logger().info(
-        f"{reason}: mean return {value:.2f} over {loop.result['n_episode']} episodes after "
+        f"{loop.reason or 'limit reached'}: mean return {value:.2f} over {loop.result['n_episode']} episodes after "
         f"{parts.collector.envstep:,} env steps, {learner.train_iter:,} gradient steps, "
         f"{time.perf_counter() - start:.1f} s. Results: {folder.path}"
     )
+
+
+def _load(state: dict[str, Any], parts: Components, learner: Learner, loop: SyncLoop, folder: RunFolder) -> None:
+    load_run_state(state, parts, learner, loop)
+    envstep, reason = parts.collector.envstep, parts.collector.not_exact
+    told = "" if reason is None else f"; not exact, as the envs could not be snapshot: {reason}"
+    get_logger().info(f"resuming {folder.path} at env step {envstep:,}, gradient step {learner.train_iter:,}{told}")
 
 
 def _try_after(err: BaseException, *saves: Callable[[], None]) -> None:

@@ -193,10 +193,14 @@ def _from_zero(space: spaces.Space) -> spaces.Space:
         return spaces.Dict({k: _from_zero(s) for k, s in children(space)})
     if isinstance(space, spaces.Tuple):
         return spaces.Tuple([_from_zero(s) for _, s in children(space)])
+    assert isinstance(space, (spaces.Discrete, spaces.MultiDiscrete))
+    made: Any
     if isinstance(space, spaces.Discrete):
-        return spaces.Discrete(int(space.n))
-    assert isinstance(space, spaces.MultiDiscrete)
-    return spaces.MultiDiscrete(space.nvec, dtype=space.dtype)  # type: ignore[arg-type]
+        made = spaces.Discrete(int(space.n))
+    else:
+        made = spaces.MultiDiscrete(space.nvec, dtype=space.dtype)  # type: ignore[arg-type]
+    made.moved_from = space.start  # for `describe_space`
+    return made
 
 
 def _shift(space: spaces.Space, obs: Any) -> Any:

@@ -110,6 +110,31 @@ def model_shapes(observation_space: spaces.Space, action_space: spaces.Space) ->
     return obs_spec(observation_space), action_spec(action_space)
 
 
+def describe_space(space: spaces.Space, bounds: bool = False) -> dict[str, Any]:
+    """A space in plain types, with the numbers of the env itself: a `start` that `ZeroStart` took away is told.
+
+    `{'kind': 'Dict', 'parts': {...}}`, `{'kind': 'Tuple', 'parts': [...]}`, else `kind`, `shape`, `dtype`; `n` and
+    `start` (numbers, or one for each action) of Discrete and MultiDiscrete; `range`, the lowest and the highest bound
+    of a Box, with `bounds` also all of them, `low` and `high`. Raises TypeError for spaces that cannot be batched.
+    """
+    if isinstance(space, spaces.Dict):
+        return {"kind": "Dict", "parts": {k: describe_space(s, bounds) for k, s in children(space)}}
+    if isinstance(space, spaces.Tuple):
+        return {"kind": "Tuple", "parts": [describe_space(s, bounds) for _, s in children(space)]}
+    _check_leaf(space, "space")
+    assert space.shape is not None
+    plain: dict[str, Any] = {"shape": [int(n) for n in space.shape], "dtype": np.dtype(space.dtype).name}
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        start = getattr(space, "moved_from", space.start)
+        n = space.n if isinstance(space, spaces.Discrete) else space.nvec
+        plain |= {"n": np.asarray(n).tolist(), "start": np.asarray(start).tolist()}
+    if isinstance(space, spaces.Box):
+        plain["range"] = [float(np.min(space.low)), float(np.max(space.high))]
+        plain |= {"low": space.low.tolist(), "high": space.high.tolist()} if bounds else {}
+    kinds = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+    return {"kind": next(kind.__name__ for kind in kinds if isinstance(space, kind)), **plain}
+
+
 def buffer_dtype(dtype: Any) -> np.dtype:
     """The dtype observations are kept in: float64 becomes float32, every other keeps its own."""
     dtype = np.dtype(dtype)

@@ -80,6 +80,13 @@ class NormalizedModel(nn.Module):
             if path in self._keys:
                 self.statistics[self._at[path]].update(leaf.reshape((-1, *self._keys[path])))
 
+    def moments(self, path: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """Mean and standard deviation of the leaf at a dotted path so far; None where it is not normalised."""
+        if path not in self._keys:
+            return None
+        one = self.statistics[self._at[path]]
+        return one.mean.cpu().numpy(), one.var.sqrt().cpu().numpy()
+
     def normalize(self, obs: Any) -> Any:
         """The observation tree with its vector leaves normalised (torch)."""
         if isinstance(obs, torch.Tensor):

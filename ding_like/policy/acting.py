@@ -107,6 +107,17 @@ class Acting:
             noise = self.noises[role] = ColumnNoise(self._seed, role, width, self._columns)
         return noise.rows(data_id, len(obs) if type(obs) is np.ndarray else len(tree_leaves(obs)[0]))
 
+    def state_dict(self) -> dict:
+        """The noise streams of every role."""
+        return {role: {"width": noise.width, **noise.state_dict()} for role, noise in self.noises.items()}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Restore `state_dict`."""
+        self.noises.clear()
+        for role, saved in state.items():
+            self.noises[role] = ColumnNoise(self._seed, role, saved["width"], self._columns)
+            self.noises[role].load_state_dict(saved)
+
     def _check(self, logit: Any) -> None:
         """Once: whether the network speaks of the env's actions. Raises ConfigError naming what it gives."""
         self._checked = True

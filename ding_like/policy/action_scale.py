@@ -26,8 +26,8 @@ class ActionScale:
         low, high = low.reshape(-1), high.reshape(-1)
         self.bounded = (low > -UNBOUNDED) & (high < UNBOUNDED)  # [d]
         bottom, top = np.where(self.bounded, low, -1.0), np.where(self.bounded, high, 1.0)
-        self._half, self._middle = (top - bottom) / 2, (top + bottom) / 2
-        self._low, self._high = low, high
+        self.half, self.middle = (top - bottom) / 2, (top + bottom) / 2
+        self.low, self.high = low, high
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
         """Actions `[B, d]` in the policy's units as `[B, *shape]` in the env's, clipped to the box.
@@ -40,9 +40,9 @@ class ActionScale:
                 f"the policy's action of env column(s) {bad} is not finite: its network gives NaN or infinity. Try a "
                 "smaller learning_rate, or grad_clip_norm"
             )
-        x = action * self._half  # in float64: a box may lie far from 0
-        x += self._middle
+        x = action * self.half  # in float64: a box may lie far from 0
+        x += self.middle
         if self.dtype.kind != "f":
             np.rint(x, out=x)
-        x = np.maximum(np.minimum(x, self._high), self._low)
+        x = np.maximum(np.minimum(x, self.high), self.low)
         return x.astype(self.dtype, copy=False).reshape(-1, *self.shape)

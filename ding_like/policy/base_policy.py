@@ -7,7 +7,6 @@ A policy of your own overrides `config`, `default_model`, `_init_learn`, `_init_
 from __future__ import annotations
 
 import copy
-from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -25,30 +24,13 @@ from ding_like.model.normalizer import NormalizedModel
 from ding_like.model.wrapper.model_wrappers import ModelWrapper
 from ding_like.policy.acting import Acting
 from ding_like.policy.common_utils import default_preprocess_learn
+from ding_like.policy.deploy import policy_recipe
+from ding_like.policy.interface import Interface, untouched
+from ding_like.policy.modes import collect_function, eval_function, learn_function
 from ding_like.rl_utils.adder import get_nstep_return_data
 from ding_like.rl_utils.exploration import get_epsilon_greedy_fn, schedule
 
 FIELDS = ("learn", "collect", "eval")
-learn_function = namedtuple(
-    "learn_function", ["forward", "reset", "get_attribute", "set_attribute", "state_dict", "load_state_dict"]
-)
-collect_function = namedtuple(
-    "collect_function",
-    [
-        "forward",
-        "forward_random",
-        "process_transition",
-        "get_train_sample",
-        "reset",
-        "get_setting",
-        "observe",
-        "get_attribute",
-        "set_attribute",
-        "state_dict",
-        "load_state_dict",
-    ],
-)
-eval_function = namedtuple("eval_function", ["forward", "reset", "get_attribute", "set_attribute"])
 
 
 class Policy:
@@ -59,7 +41,10 @@ class Policy:
         model: a network to use in place of the configured one.
         enable_field: the modes to initialise, of 'learn', 'collect', 'eval'; None means all.
         seed: keys the exploration noise.
-        shapes: model arguments that follow from the env's spaces; the model gets those it takes.
+        shapes: what follows from the env's spaces; the model gets the arguments that it takes.
+
+    Attributes:
+        interface: what the env gives and takes; None where `shapes` does not tell.
     """
 
     config: dict = dict(
@@ -136,6 +121,8 @@ class Policy:
             raise TypeError(f"model is {model!r}; wanted a torch module (an object, not its class or name)")
         self._cfg = cfg
         self._shapes = dict(shapes or {})
+        self._own_model = model is not None
+        self.interface = Interface(self._shapes["interface"]) if "interface" in self._shapes else None
         self._seed = seed
         self._cuda = bool(cfg.cuda)
         if self._cuda and not torch.cuda.is_available():
@@ -264,9 +251,33 @@ class Policy:
         loss.backward()
         return optimizer.step()
 
+    def run_state_dict(self) -> dict[str, Any]:
+        """What acting needs beyond the networks to go on exactly: the noise streams."""
+        return {"noises": self._acting.state_dict()}
+
+    def load_run_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore `run_state_dict`."""
+        self._acting.load_state_dict(state["noises"])
+
     def get_model(self) -> nn.Module:
         """The network that learns."""
         return self._model
+
+    def act(self, obs: Any, batched: bool = False) -> Any:
+        """The deterministic action for one observation, both in the env's own form; nothing of the training moves.
+
+        With `batched`, for observations `[B, ...]` actions `[B, ...]`. Raises ValueError naming what does not fit.
+        """
+        if self.interface is None or not hasattr(self, "_eval_model"):
+            raise ValueError("act wants a policy made with its mode 'eval' and the spaces of an env, as runs make them")
+        batch = self.interface.to_batch(obs, batched)
+        with untouched(self._model if self._acting.has_train_mode else None, self._noises):
+            output = self._forward_eval(batch)
+        return self.interface.to_env(output["action"], batched)
+
+    def recipe(self) -> dict[str, Any]:
+        """What a checkpoint holds beside the weights, for `load_policy`."""
+        return policy_recipe(type(self), self._model, self._cfg, self._shapes, self._own_model)
 
     # ------------------------------------------------------------------ modes
     @property

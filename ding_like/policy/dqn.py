@@ -24,6 +24,8 @@ class DQNPolicy(Policy):
     """Q-learning with replay and a target network. Mnih 2015; double: van Hasselt 2016; dueling: Wang 2016 (model)."""
 
     config = dict(
+        priority=False,  # prioritised replay: what the network is most wrong about (|td|) is drawn more often
+        priority_IS_weight=None,  # weigh the loss against that bias; None does where priority is True
         double=True,  # the online network chooses the bootstrap action, the target network values it
         learn=dict(
             loss="huber",  # huber (linear beyond |td| = 1) or mse
@@ -40,6 +42,7 @@ class DQNPolicy(Policy):
         ),
     )
     config_checks = {
+        "priority_IS_weight": one_of(True, False, None),
         "learn.loss": one_of("huber", "mse"),
         "learn.target_update_freq": at_least(1),
         "learn.target_theta": optional(positive_fraction),
@@ -58,6 +61,7 @@ class DQNPolicy(Policy):
         if learn.loss not in ("huber", "mse"):
             raise ConfigError(f"policy.learn.loss is {learn.loss!r}; wanted 'huber' or 'mse'")
         self._double = bool(self._cfg.double)
+        self._priority = bool(self._cfg.priority)
         self._loss = huber if learn.loss == "huber" else lambda td: td * td
         self._optimizer = FlatOptimizer(
             self._model.parameters(), learn.optimizer, learn.learning_rate, learn.grad_clip_norm
@@ -71,7 +75,10 @@ class DQNPolicy(Policy):
         self._target_model = model_wrap(deepcopy(self._model), wrapper_name="target", **kind)
 
     def _forward_learn(self, data: ArrayDict) -> dict[str, Any]:
-        """One gradient step on n-step transitions `[N]`: obs, action, reward, discount, next_obs, optional weight."""
+        """One gradient step on n-step transitions `[N]`: obs, action, reward, discount, next_obs, optional weight.
+
+        With `priority` on the result holds `priority [N]`, the absolute TD errors.
+        """
         q = self._learn_model.forward(data["obs"])["logit"]  # [N, A]
         with torch.no_grad():
             target_q = self._target_model.forward(data["next_obs"])["logit"]  # [N, A]
@@ -85,7 +92,9 @@ class DQNPolicy(Policy):
         grad_norm = self._optimise(self._optimizer, loss)
         self._target_model.update(self._model)
         td = td.detach()
+        priority = {"priority": td.abs()} if self._priority else {}  # [N], what the store is told
         return {
+            **priority,
             "total_loss": loss.detach(),
             "q_value": q.detach().gather(-1, data["action"].unsqueeze(-1)).squeeze(-1),
             "td_error": td,

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ding_like.data import tree_leaves
+from ding_like.utils.log import get_logger
 
 FORMAT = "ding_like checkpoint"
 # What zipfile and torch raise at bytes of every kind.
@@ -25,63 +26,121 @@ class CheckpointError(ValueError):
     """A checkpoint that cannot be used; says which file, what is wrong and what to do."""
 
 
-def save_checkpoint(path: str | os.PathLike, policy_type: str, state: dict, counters: dict[str, int]) -> None:
+def save_checkpoint(
+    path: str | os.PathLike,
+    policy_type: str,
+    state: dict,
+    counters: dict[str, int],
+    recipe: dict[str, Any] | None = None,
+) -> None:
     """Write a checkpoint in one step (temp file and rename).
 
     Args:
         state: a policy's `state_dict` (tensors and plain types).
         counters: `train_iter` and `envstep`.
+        recipe: a policy's `recipe()`, with which `load_policy` needs no config; plain types.
 
     Raises CheckpointError when a weight is not finite (nothing is written), or when the disk refuses.
     """
     for leaf in tree_leaves(state.get("model", {})):
         if torch.is_tensor(leaf) and leaf.is_floating_point() and not bool(torch.isfinite(leaf).all()):
             raise CheckpointError(f"{path} is not written: the model holds weights that are not finite")
+    content = {"format": FORMAT, "policy": policy_type, "counters": dict(counters), "state": state}
+    if recipe is not None:
+        content["recipe"] = recipe
+    write_file(path, content, "checkpoint")
+
+
+def write_file(path: str | os.PathLike, content: dict[str, Any], what: str) -> None:
+    """Write tensors and plain types in one step: beside `path`, to the disk, then renamed.
+
+    Raises CheckpointError, calling the file a `what`, when the disk refuses; a file of before is then untouched.
+    """
     path = Path(path)
     part = path.with_name(path.name + ".part")
-    content = {"format": FORMAT, "policy": policy_type, "counters": dict(counters), "state": state}
     try:
         torch.save(content, part)
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
         os.replace(part, path)
     except (OSError, RuntimeError) as err:
         # torch's own writer tells a short write in words of its source code
         reason = str(err) if isinstance(err, OSError) else f"is the disk full? ({str(err).splitlines()[0]})"
-        raise CheckpointError(
-            f"checkpoint {path} cannot be written: {reason}; checkpoints of before are untouched"
-        ) from err
+        raise CheckpointError(f"{what} {path} cannot be written: {reason}; {what}s of before are untouched") from err
     finally:  # also where a second Ctrl-C ends the writing
         part.unlink(missing_ok=True)
 
 
+def find_checkpoint(path: str | os.PathLike) -> Path:
+    """The checkpoint that `path` stands for: itself, or the best one of a run's folder (an info line says which).
+
+    Raises CheckpointError for a path where nothing is, and for a folder that holds none.
+    """
+    path = Path(path)
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise CheckpointError(f"checkpoint {path} does not exist; checkpoints of a run lie in <exp_name>/ckpt/")
+    for folder in (path / "ckpt", path):
+        best = folder / "ckpt_best.pth.tar"
+        if best.is_file():
+            get_logger().info(f"{path} is a folder; the checkpoint taken is {best}")
+            return best
+    raise CheckpointError(
+        f"{path} is a folder without ckpt/ckpt_best.pth.tar; give a checkpoint, a file of <exp_name>/ckpt/"
+    )
+
+
 def load_checkpoint(path: str | os.PathLike, policy_type: str | None = None) -> dict[str, Any]:
-    """Read a checkpoint on the CPU: `policy`, `counters`, `state`.
+    """Read a checkpoint on the CPU: `policy`, `counters`, `state`, and where it holds one `recipe`.
+
+    Args:
+        path: as of `find_checkpoint`.
 
     Raises CheckpointError for a missing, damaged or foreign file, or one of another policy.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise CheckpointError(f"checkpoint {path} does not exist; checkpoints of a run lie in <exp_name>/ckpt/")
-    try:
-        with zipfile.ZipFile(path) as archive:  # torch does not compare the checksums that it writes
-            part = archive.testzip()
-        if part is not None:
-            raise zipfile.BadZipFile(f"the checksum of its part '{part}' is wrong")
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except _UNREADABLE as err:
-        reason = str(err).splitlines()[0] if str(err) else type(err).__name__
-        if isinstance(err, pickle.UnpicklingError):  # torch's words recommend a way that runs any code in the file
-            reason = "it holds other objects than tensors and plain types, which are never loaded"
-        raise CheckpointError(
-            f"checkpoint {path} cannot be read, it is damaged or no checkpoint at all: {reason}"
-        ) from err
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise CheckpointError(f"{path} was not written by ding_like; wanted a file of <exp_name>/ckpt/")
+    path = find_checkpoint(path)
+    content = read_file(path, FORMAT, "checkpoint")
     _check_content(content, path)
     if policy_type is not None and content["policy"] != policy_type:
         raise CheckpointError(
             f"checkpoint {path} is of policy '{content['policy']}', the config's policy.type is '{policy_type}'"
         )
     return content
+
+
+def read_file(path: str | os.PathLike, form: str, what: str) -> dict[str, Any]:
+    """What `write_file` wrote, on the CPU.
+
+    Raises CheckpointError, calling the file a `what`, where it is missing, damaged or not of the format `form`.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise CheckpointError(f"{what} {path} does not exist; {what}s of a run lie in <exp_name>/ckpt/")
+    try:
+        _check_parts(path)
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except _UNREADABLE as err:
+        reason = str(err).splitlines()[0] if str(err) else type(err).__name__
+        if isinstance(err, pickle.UnpicklingError):  # torch's words recommend a way that runs any code in the file
+            reason = "it holds other objects than tensors and plain types, which are never loaded"
+        raise CheckpointError(f"{what} {path} cannot be read, it is damaged or no {what} at all: {reason}") from err
+    if not isinstance(content, dict) or content.get("format") != form:
+        raise CheckpointError(
+            f"{path} was not written by ding_like, or is no {what}; wanted a file of <exp_name>/ckpt/"
+        )
+    return content
+
+
+def _check_parts(path: Path) -> None:
+    """Raises BadZipFile for a damaged part: torch does not compare the checksums that it writes, and of a part that is
+    said to be a folder it reads nothing, so that memory as it happened to be becomes weights.
+    """
+    with zipfile.ZipFile(path) as archive:
+        odd = [i.filename for i in archive.infolist() if i.compress_type != zipfile.ZIP_STORED or i.external_attr]
+        part = odd[0] if odd else archive.testzip()
+    if part is not None:
+        raise zipfile.BadZipFile(f"its part '{part}' is damaged")
 
 
 def _check_content(content: dict, path: Path) -> None:
@@ -95,6 +154,8 @@ def _check_content(content: dict, path: Path) -> None:
         wrong = f"its 'state' is a {type(state).__name__}, wanted a dict"
     elif not isinstance(state.get("model"), dict) or not all(isinstance(name, str) for name in state["model"]):
         wrong = f"its state's 'model' is a {type(state.get('model')).__name__}, wanted tensors by name"
+    elif not isinstance(content.get("recipe", {}), dict):
+        wrong = f"its 'recipe' is {content['recipe']!r:.60}, wanted a dict"
     else:
         return
     raise CheckpointError(f"checkpoint {path} is not complete: {wrong}; take another file of <exp_name>/ckpt/")

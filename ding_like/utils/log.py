@@ -5,7 +5,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -76,18 +76,35 @@ class Logger:
         run_dir: an existing folder; None logs to the console only.
         tensorboard: write event files to `run_dir/log`.
         console: print a line for each call with section 'eval'.
+        resume: a `state_dict` of the run that this one continues: what was logged after it is cut off, so that no
+            record comes twice, and times go on from there.
+
+    Attributes:
+        listeners: called as `listener(values, envstep, train_iter, section)` with the scalars of each call, after they
+            are written; `close()` closes those that have a `close`.
+
+    Raises RunFolderError where `metrics.jsonl` is not the one that `resume` speaks of.
     """
 
-    def __init__(self, run_dir: str | Path | None, tensorboard: bool = True, console: bool = True) -> None:
+    def __init__(
+        self,
+        run_dir: str | Path | None,
+        tensorboard: bool = True,
+        console: bool = True,
+        resume: Mapping[str, Any] | None = None,
+    ) -> None:
         self._run_dir = None if run_dir is None else Path(run_dir)
         self._tensorboard = tensorboard and run_dir is not None
         self._console = console
+        self.listeners: list[Callable[[Mapping[str, Any], int, int, str], Any]] = []
         self._start = time.perf_counter()
         self._file = None
+        self._pending: dict[str, tuple[int, float]] = {}  # newest value of each tag, not written yet
+        if resume is not None:
+            self._resume(resume)
         if self._run_dir is not None:  # line-buffered: a killed run loses no line
             self._file = (self._run_dir / METRICS_FILE).open("a", buffering=1, encoding="utf-8")
         self._events: _Events | None = None
-        self._pending: dict[str, tuple[int, float]] = {}  # newest value of each tag, not written yet
         self._closed = False
         if console:
             setup_console()
@@ -114,6 +131,39 @@ class Logger:
                     self._queue(f"{section}/{key}", int(envstep), float(value))
         if self._console and section == "eval":
             get_logger().info(_line(section, envstep, train_iter, scalars))
+        for listener in self.listeners:
+            listener(scalars, int(envstep), int(train_iter), section)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `Logger(run_dir, resume=...)` needs to go on from here: sizes of the files, of which all is on disk
+        then, seconds so far, and the TensorBoard values that wait for a later step.
+        """
+        if self._events is not None:
+            try:
+                self._events.flush()
+            except OSError as error:
+                self._drop_tensorboard(error)
+        return {
+            "metrics_bytes": 0 if self._run_dir is None else (self._run_dir / METRICS_FILE).stat().st_size,
+            "elapsed": time.perf_counter() - self._start,
+            "pending": {tag: list(point) for tag, point in self._pending.items()},
+            "events": {path.name: path.stat().st_size for path in _event_files(self._run_dir)},
+        }
+
+    def _resume(self, state: Mapping[str, Any]) -> None:
+        self._start -= state["elapsed"]
+        self._pending = {tag: (int(step), float(value)) for tag, (step, value) in state["pending"].items()}
+        if self._run_dir is None:
+            return
+        _cut(self._run_dir / METRICS_FILE, state["metrics_bytes"])
+        for path in _event_files(self._run_dir):
+            if path.name not in state["events"]:
+                path.unlink()
+        for name, size in state["events"].items():
+            try:
+                _cut(self._run_dir / TENSORBOARD_DIR / name, size)
+            except RunFolderError as error:
+                get_logger().warning(f"the run goes on with a gap in TensorBoard's curves: {error}")
 
     def _queue(self, tag: str, step: int, value: float) -> None:
         last_step, last_value = self._pending.get(tag, (step, value))
@@ -167,6 +217,9 @@ class Logger:
                 self._drop_tensorboard(error)
         if self._file is not None:
             self._file.close()
+        for listener in self.listeners:
+            if hasattr(listener, "close"):
+                listener.close()
 
     def __enter__(self) -> "Logger":
         return self
@@ -189,7 +242,8 @@ class _Events:
 
         folder.mkdir(exist_ok=True)
         self._event, self._scalar = Event, scalar
-        self._writer = EventsWriter(str(folder / "events"))
+        count = len(_event_files(folder.parent))  # in the name: it tells seconds only and would overwrite
+        self._writer = EventsWriter(str(folder / "events"), f".{count}" if count else "")
         self._flushed = time.monotonic()
 
     def add_scalar(self, tag: str, value: float, step: int) -> None:
@@ -197,12 +251,33 @@ class _Events:
         now = time.monotonic()
         self._writer.write_event(self._event(wall_time=time.time(), step=step, summary=self._scalar(tag, value)))
         if now - self._flushed >= _FLUSH_EVERY_S:
-            self._writer.flush()
+            self.flush()
             self._flushed = now
+
+    def flush(self) -> None:
+        """Hand what was written to the system."""
+        self._writer.flush()
 
     def close(self) -> None:
         """Write the rest and close the file."""
         self._writer.close()
+
+
+def _event_files(run_dir: Path | None) -> list[Path]:
+    return [] if run_dir is None else sorted((run_dir / TENSORBOARD_DIR).glob("events.*"))
+
+
+def _cut(path: Path, size: int) -> None:
+    """Cut a file back to the size it had at a resume point. Raises RunFolderError where it is shorter or missing."""
+    have = path.stat().st_size if path.exists() else None
+    if have is None or have < size:
+        found = "is missing" if have is None else f"holds {have} bytes"
+        raise RunFolderError(
+            f"{path} {found}, and held {size} bytes when the resume point was written: it was changed since. Put the "
+            "file back, or start a new run"
+        )
+    with path.open("r+b") as file:
+        file.truncate(size)
 
 
 def _scalar(key: str, value: Any) -> bool | int | float | str:

@@ -140,9 +140,16 @@ SAMPLE_WRAPPERS = (
 )
 WRAPPER_REGISTRY = Registry(
     "model_wrapper",
-    dict.fromkeys(("base", *SAMPLE_WRAPPERS, "target"), "ding_like.model.wrapper.model_wrappers"),
+    dict.fromkeys(("base", "hidden_state", *SAMPLE_WRAPPERS, "target"), "ding_like.model.wrapper.model_wrappers"),
 )
-HOOK_REGISTRY = Registry("learner_hook", {})
+HOOK_REGISTRY = Registry(
+    "learner_hook",
+    {
+        **dict.fromkeys(("checkpoint", "early_stop", "evaluation"), "ding_like.worker.learner.run_hooks"),
+        "lr_schedule": "ding_like.worker.learner.lr_hook",
+        "wandb": "ding_like.worker.learner.wandb_hook",
+    },
+)
 
 REGISTRIES = {
     registry.kind: registry

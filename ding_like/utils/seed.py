@@ -35,6 +35,26 @@ def set_global_seed(seed: int) -> None:
     torch.manual_seed(state)
 
 
+def rng_state() -> dict[str, Any]:
+    """The global generators of Python, NumPy and torch (of every GPU too), as they stand."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(legacy=False),
+        "torch": torch.get_rng_state(),
+        "cuda": cuda,
+    }
+
+
+def set_rng_state(state: dict[str, Any]) -> None:
+    """Restore `rng_state`. GPUs that this machine does not have are left out."""
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])
+    torch.set_rng_state(state["torch"])
+    for device, saved in enumerate(state["cuda"][: torch.cuda.device_count()]):
+        torch.cuda.set_rng_state(saved, device)
+
+
 class ColumnNoise:
     """Pre-drawn uniform numbers, one Philox stream an env column.
 
@@ -50,7 +70,7 @@ class ColumnNoise:
     BLOCK = 512
 
     def __init__(self, seed: int, role: str, width: int, columns: Sequence[int] | None = None) -> None:
-        self._seed, self._role, self._width = seed, role, width
+        self._seed, self._role, self.width = seed, role, width
         self._columns = list(columns or ())
         self._keys: list[np.ndarray] = []
         self._streams: dict[int, tuple[Any, Any]] = {}  # bit generator and generator of a column
@@ -89,18 +109,18 @@ class ColumnNoise:
             column = self._columns[c] if c < len(self._columns) else c
             self._keys.append(_words(self._seed, f"noise/{self._role}", column).generate_state(2, np.uint64))
         if more:
-            self._rows = np.concatenate([self._rows, np.empty((self.BLOCK, len(more), self._width))], 1)
+            self._rows = np.concatenate([self._rows, np.empty((self.BLOCK, len(more), self.width))], 1)
             self._block = np.append(self._block, np.full(len(more), -1))
             self._steps = np.append(self._steps, np.zeros(len(more), np.int64))
 
     def _fill(self, columns: Iterable[int]) -> None:
         """Draw the block that holds the next row of each of these columns."""
         ids = np.fromiter(columns, np.int64)
-        drawn = np.empty((len(ids), self.BLOCK, self._width))
+        drawn = np.empty((len(ids), self.BLOCK, self.width))
         for c, out in zip(ids.tolist(), drawn):
             block, (bits, made) = int(self._steps[c]) // self.BLOCK, self._streams.get(c, (None, None))
             if bits is not None and block == self._block[c] + 1:  # half the time of a new stream
-                bits.advance(2**128 - self.BLOCK * self._width // 4)  # to counter [0, 0, block, 0]: 4 numbers a count
+                bits.advance(2**128 - self.BLOCK * self.width // 4)  # to counter [0, 0, block, 0]: 4 numbers a count
             else:
                 bits = np.random.Philox(key=self._keys[c], counter=[0, 0, block, 0])
                 made = np.random.Generator(bits)

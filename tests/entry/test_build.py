@@ -319,10 +319,10 @@ def test_values_that_cannot_work_are_named_with_what_was_wanted(override, says):
 def test_all_mistakes_of_a_config_are_said_at_once():
     wrong = dict(batch_sise=3, learning_rate="fast")
     model = dict(head_layer_num=-1)
-    config = tiny_config(nstep=0, priority=True, collect=dict(env_num=7), learn=wrong, model=model)
+    config = tiny_config(nstep=0, multi_gpu=True, collect=dict(env_num=7), learn=wrong, model=model)
     with pytest.raises(ConfigError) as caught:
         full_config(config)
-    keys = ("batch_sise", "learning_rate", "policy.nstep", "priority", "env_num", "model.head_layer_num")
+    keys = ("batch_sise", "learning_rate", "policy.nstep", "multi_gpu", "env_num", "model.head_layer_num")
     lines = str(caught.value).splitlines()
     assert len(lines) == len(keys)
     assert all(sum(key in line for line in lines) == 1 for key in keys)

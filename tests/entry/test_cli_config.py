@@ -165,7 +165,6 @@ def test_a_di_engine_config_is_taken_and_what_means_nothing_is_said(tmp_path, ca
         "policy.learn.ignore_done",
         "policy.collect.unroll_len",
         "policy.collect.collector.collect_print_freq",
-        "policy.priority",
         "replay_buffer.import_names",
     }
 

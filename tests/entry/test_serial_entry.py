@@ -119,7 +119,7 @@ def test_the_log_counts_env_steps_and_never_goes_back(wanted):
 
 def test_checkpoints_are_best_periodic_and_last(in_tmp):
     policy = run(tiny_config(learn=dict(learner=dict(hook=dict(save_ckpt_after_iter=12)))))
-    names = sorted(p.name for p in (in_tmp / "run/ckpt").iterdir())
+    names = sorted(p.name for p in (in_tmp / "run/ckpt").glob("*.tar"))
     assert names == ["ckpt_best.pth.tar", "iteration_12.pth.tar", "iteration_24.pth.tar", "iteration_30.pth.tar"]
     content = torch.load("run/ckpt/iteration_30.pth.tar", weights_only=True)
     assert content["counters"]["train_iter"] == 30 and content["counters"]["envstep"] == result("run")["env_step"]

@@ -69,6 +69,18 @@ def test_loss_equals_brute_force(double, loss, weight):
     assert max(map(abs, tds)) > 1 > min(map(abs, tds))
 
 
+@pytest.mark.parametrize("double", [False, True])
+def test_priorities_are_the_absolute_td_errors_unweighted(double):
+    online, target = tables()
+    policy, data = policy_of(online, target, double=double, priority=True), batch(weight=True)
+    info = policy.learn_mode.forward(data)
+    wanted, tds = reference(data, online, target, double, huber=True)
+    assert info["priority"].tolist() == pytest.approx(np.abs(tds).tolist(), rel=1e-12)
+    assert info["total_loss"].item() == pytest.approx(wanted, rel=1e-12)
+    assert not info["priority"].requires_grad
+    assert "priority" not in policy_of(online, target).learn_mode.forward(data)
+
+
 def test_gradient_equals_finite_differences():
     online, target = tables()
     data, step = batch(weight=True), 1e-6

@@ -169,3 +169,45 @@ def test_an_interrupt_while_writing_leaves_no_part(path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         save_checkpoint(path, "dqn", state(), COUNTERS)
     assert list(path.parent.iterdir()) == []
+
+
+def test_a_recipe_is_kept_and_a_file_may_lack_it(path):
+    recipe = {"policy": "dqn", "config": {"a": [1.5, None]}}
+    save_checkpoint(path, "dqn", state(), COUNTERS, recipe)
+    assert load_checkpoint(path)["recipe"] == recipe
+    save_checkpoint(path, "dqn", state(), COUNTERS)
+    assert "recipe" not in load_checkpoint(path)
+    torch.save(dict(format="ding_like checkpoint", policy="dqn", counters=COUNTERS, state=state(), recipe=3), path)
+    with pytest.raises(CheckpointError, match="its 'recipe' is 3, wanted a dict"):
+        load_checkpoint(path)
+
+
+def test_every_truncation_is_named(path):
+    save_checkpoint(path, "dqn", state(), COUNTERS)
+    whole = path.read_bytes()
+    for length in [*range(0, len(whole), 29), *range(len(whole) - 30, len(whole))]:
+        path.write_bytes(whole[:length])
+        with pytest.raises(CheckpointError):
+            load_checkpoint(path, "dqn")
+
+
+def test_a_flipped_bit_is_named_or_changes_nothing(path):
+    """Also in the directory of the archive, whose parts then are folders, or compressed, or elsewhere."""
+    wanted = state()
+    save_checkpoint(path, "dqn", wanted, COUNTERS)
+    whole, named = path.read_bytes(), 0
+    directory = whole.index(b"PK\x01\x02")
+    flips = [(at, at % 8) for at in range(0, len(whole), 17)]
+    flips += [(at, bit) for at in range(directory, directory + 60) for bit in (0, 3, 4)]
+    for at, bit in flips:
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << bit
+        path.write_bytes(damaged)
+        try:
+            content = load_checkpoint(path, "dqn")
+        except CheckpointError:
+            named += 1
+            continue
+        assert content["counters"] == COUNTERS and content["state"]["optimizer"] == {"lr": 0.1}
+        torch.testing.assert_close(content["state"]["model"], wanted["model"], rtol=0, atol=0)
+    assert named > len(flips) / 3

@@ -238,3 +238,136 @@ def test_metrics_that_cannot_be_written_are_an_error_that_names_the_file(tmp_pat
     with pytest.raises(log.RunFolderError, match=r"metrics\.jsonl cannot be written: No space .*; free some space"):
         logger.log({"a": 1.0}, 1, 1, "learner")
     logger.close()
+
+
+# ------------------------------------------------------------------ going on after a kill
+def _log_steps(logger, start, stop):
+    for step in range(start, stop):
+        logger.log({"loss": float(step)}, 10 * step, step, "learner")
+        if step % 3 == 0:
+            logger.log({"eval_value": -float(step)}, 10 * step, step, "eval")
+
+
+def _without_time(folder):
+    return [{k: v for k, v in line.items() if k != "wall_time_s"} for line in _lines(folder)]
+
+
+def _points(folder):
+    """The points of each tag, in the order in which a reader of the folder meets them."""
+    tags = {}
+    for tag, step, value in _scalars(folder):
+        tags.setdefault(tag, []).append((step, value))
+    return tags
+
+
+@pytest.mark.parametrize("kills", [(0,), (7,), (4, 11), (1, 2, 13)])
+def test_a_killed_and_resumed_run_logs_what_one_never_stopped_does(tmp_path, kills):
+    """B55: no record twice, no tag with an overlap or a gap, the times continued."""
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    straight.mkdir()
+    killed.mkdir()
+    with Logger(straight, console=False) as logger:
+        _log_steps(logger, 0, 20)
+    state, start = None, 0
+    for kill in kills:
+        logger = Logger(killed, console=False, resume=state)
+        _log_steps(logger, start, kill)
+        state, start = logger.state_dict(), kill
+        _log_steps(logger, kill, kill + 4)  # after the resume point, lost; some of it is in the event file
+        logger._events and logger._events.flush()
+        with (killed / "metrics.jsonl").open("a") as file:
+            file.write('{"section": "ev')  # the kill came while a line was written
+    with Logger(killed, console=False, resume=json.loads(json.dumps(state))) as logger:
+        _log_steps(logger, start, 20)
+    assert _without_time(killed) == _without_time(straight)
+    assert _points(killed) == _points(straight)
+    times = [line["wall_time_s"] for line in _lines(killed)]
+    assert times == sorted(times)
+
+
+def test_a_finished_run_that_goes_on_has_its_last_points_once(tmp_path):
+    """B55: `close` writes the newest value of each tag, which the state of before holds as pending."""
+    with Logger(tmp_path, console=False) as logger:
+        _log_steps(logger, 0, 5)
+        state = logger.state_dict()
+        _log_steps(logger, 5, 8)
+    with Logger(tmp_path, console=False, resume=state) as logger:
+        _log_steps(logger, 5, 10)
+    assert _points(tmp_path)["learner/loss"] == [(10 * step, float(step)) for step in range(10)]
+
+
+def test_times_go_on_from_the_seconds_before(tmp_path, monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    logger = Logger(tmp_path, tensorboard=False, console=False)
+    clock[0] = 130.0
+    state = logger.state_dict()
+    assert state == {"metrics_bytes": 0, "elapsed": 30.0, "pending": {}, "events": {}}
+    clock[0] = 7.0  # another process
+    logger = Logger(tmp_path, tensorboard=False, console=False, resume=state)
+    clock[0] = 9.5
+    logger.log({"a": 1}, 1, 1, "learner")
+    assert _lines(tmp_path)[0]["wall_time_s"] == 32.5
+
+
+@pytest.mark.parametrize("damage", ["shorter", "missing"])
+def test_metrics_that_were_changed_since_the_resume_point_are_named(tmp_path, damage):
+    with Logger(tmp_path, tensorboard=False, console=False) as logger:
+        logger.log({"a": 1}, 1, 1, "learner")
+        state = logger.state_dict()
+    path = tmp_path / "metrics.jsonl"
+    size = path.stat().st_size
+    path.write_text("{}\n") if damage == "shorter" else path.unlink()
+    found = "holds 3 bytes" if damage == "shorter" else "is missing"
+    with pytest.raises(
+        log.RunFolderError, match=rf"metrics\.jsonl {found}, and held {size} bytes when the resume point"
+    ):
+        Logger(tmp_path, tensorboard=False, console=False, resume=state)
+
+
+def test_a_lost_event_file_is_said_and_the_run_goes_on(tmp_path, caplog):
+    with Logger(tmp_path, console=False) as logger:
+        _log_steps(logger, 0, 5)
+        state = logger.state_dict()
+    (name,) = state["events"]
+    (tmp_path / "log" / name).unlink()
+    with Logger(tmp_path, console=False, resume=state) as logger:
+        _log_steps(logger, 5, 8)
+    assert "a gap in TensorBoard's curves" in caplog.text
+    assert [step for step, _ in _points(tmp_path)["learner/loss"]] == [40, 50, 60, 70]
+
+
+def test_a_state_says_what_is_on_disk(tmp_path):
+    """What it counts survives a kill: the events are flushed, though their writer waits for seconds."""
+    logger = Logger(tmp_path, console=False)
+    _log_steps(logger, 0, 5)
+    state = logger.state_dict()
+    assert state["metrics_bytes"] == (tmp_path / "metrics.jsonl").stat().st_size
+    assert len(_points(tmp_path)["learner/loss"]) == 4
+    assert state["pending"] == {"learner/loss": [40, 4.0], "eval/eval_value": [30, -3.0]}
+    logger.close()
+
+
+def test_a_logger_without_a_folder_keeps_its_time_alone():
+    state = Logger(None, console=False).state_dict()
+    assert (state["metrics_bytes"], state["events"]) == (0, {})
+    Logger(None, console=False, resume=state).close()
+
+
+def test_listeners_get_every_call_and_are_closed_once(tmp_path):
+    class Listener:
+        closed = 0
+
+        def __call__(self, *call):
+            calls.append(call)
+
+        def close(self):
+            self.closed += 1
+
+    calls, listener = [], Listener()
+    with Logger(tmp_path, tensorboard=False, console=False) as logger:
+        logger.listeners += [listener, lambda *call: calls.append("plain")]
+        logger.log({"a": np.float32(0.5), "b": "x"}, np.int64(8), 2, "learner")
+        logger.close()
+    assert calls == [({"a": 0.5, "b": "x"}, 8, 2, "learner"), "plain"]
+    assert type(calls[0][0]["a"]) is float and listener.closed == 1

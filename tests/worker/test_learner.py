@@ -54,15 +54,17 @@ class Note(LearnerHook):
 
 def test_hooks_run_by_position_and_priority():
     notes, made = [], learner()
-    for position in ("after_run", "after_iter", "before_iter", "before_run"):
+    for position in ("after_run", "after_eval", "after_iter", "before_iter", "before_collect", "before_run"):
         for priority in (70, 10, 40, 10):
             made.add_hook(Note(position, priority, notes, f"{position}{priority}"))
     made.call_hook("before_run")
+    made.call_hook("before_collect")
     made.train(batch(), 5)
+    made.call_hook("after_eval")
     made.call_hook("after_run")
-    order = [f"{p}{n}" for p in ("before_run", "before_iter", "after_iter", "after_run") for n in (10, 10, 40, 70)]
-    assert [name for name, _ in notes] == order
-    assert [i for _, i in notes] == [0] * 8 + [1] * 8
+    positions = ("before_run", "before_collect", "before_iter", "after_iter", "after_eval", "after_run")
+    assert [name for name, _ in notes] == [f"{p}{n}" for p in positions for n in (10, 10, 40, 70)]
+    assert [i for _, i in notes] == [0] * 12 + [1] * 12
     with pytest.raises(ValueError, match="hook Note has position 'in_between'; wanted one of"):
         made.add_hook(Note("in_between", 1, notes, "x"))
 
@@ -151,3 +153,48 @@ def test_a_loss_that_still_has_its_graph_is_checked_and_logged_without_a_warning
     mode = Mode(total_loss=torch.ones((), requires_grad=True) * 2)
     learner(mode, log, hook={"log_show_after_iter": 1}).train(batch(), 0)
     assert log.lines[0][3]["total_loss"] == 2.0 and not recwarn.list
+
+
+class Remembers(LearnerHook):
+    def __init__(self):
+        self.count = 0
+
+    def __call__(self, learner):
+        self.count += 1
+
+    def state_dict(self):
+        return {"count": self.count}
+
+    def load_state_dict(self, state):
+        self.count = state["count"]
+
+
+def test_counters_and_hooks_with_memory_are_restored():
+    made, again = learner(), learner()
+    for one in (made, again):
+        one.add_hook(Remembers())
+    for _ in range(3):
+        made.train(batch(), 12)
+    again.load_state_dict(made.state_dict())
+    assert (again.train_iter, again.envstep, again.hooks[-1].count) == (3, 12, 3)
+    assert again.state_dict() == made.state_dict()
+    again.train(batch(), 16)
+    assert (again.train_iter, again.hooks[-1].count) == (4, 4)
+
+
+def test_a_state_of_other_hooks_is_named():
+    made, again = learner(), learner()
+    made.add_hook(Remembers())
+    with pytest.raises(ValueError, match=r"saved with the hooks LogHook, Remembers; this learner has LogHook\. Go on"):
+        again.load_state_dict(made.state_dict())
+
+
+def test_a_hook_may_refuse_a_learner_as_it_is_added():
+    class Picky(LearnerHook):
+        def attach(self, learner):
+            raise ValueError(f"not with {type(learner.policy).__name__}")
+
+    made = learner()
+    with pytest.raises(ValueError, match="not with Mode"):
+        made.add_hook(Picky())
+    assert len(made.hooks) == 1

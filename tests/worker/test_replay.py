@@ -36,9 +36,11 @@ def test_drawing_is_uniform_over_the_valid_items_and_nothing_else(rows):
     assert chi_square(counts, np.full(valid.size, 20000 / valid.size)) < chi_limit(valid.size)
 
 
-def test_index_is_the_address_of_each_item():
-    replay = filled()
+@pytest.mark.parametrize("rows", [7, 13, 25, 60])
+def test_index_is_the_serial_number_of_each_item(rows):
+    replay = filled(rows)
     batch = replay.sample(50)
+    assert batch["obs"][:, 0].tolist() == (batch["index"] // 2 + batch["index"] % 2 * 1000).tolist()
     again = replay.ring.gather(batch["index"])
     for name in again:
         np.testing.assert_array_equal(batch[name], again[name])
@@ -79,6 +81,14 @@ def test_list_of_dicts_and_flat_tree_give_the_same_items():
     assert b.push(tree) == 4
     first, second = a.ring.gather(np.arange(4)), b.ring.gather(np.arange(4))
     assert fingerprint(dict(first)) == fingerprint(dict(second))
+
+
+def test_priorities_mean_nothing_where_drawing_is_uniform():
+    a, b = filled(), filled()
+    a.update(a.sample(5)["index"], np.full(5, np.nan))
+    b.sample(5)
+    assert "weight" not in a.sample(1) and b.sample(1)["index"].shape == (1,)
+    assert fingerprint(a.state_dict()) == fingerprint(b.state_dict())
 
 
 def test_seeds_draw_differently_and_the_state_is_whole():

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ding_like.data import ArrayDict, Block
+from ding_like.data import ArrayDict, Block, tree_leaves
 from ding_like.worker.replay_buffer.ring import Ring
-from tests.helpers import Steps, make_policy, rows_of
+from tests.helpers import Steps, fingerprint, make_policy, rows_of
 
 GAMMA = 0.9
 
@@ -32,7 +32,7 @@ def dict_obs(x):
 
 def everything(ring):
     """All valid items, oldest first."""
-    return ring.gather(ring.address(np.arange(ring.count)))
+    return ring.gather(np.arange(ring.first, ring.end))
 
 
 @settings(max_examples=150)
@@ -70,6 +70,7 @@ def test_a_restored_ring_goes_on_as_the_first(feed):
         elif i > half:
             other.push(items)
     assert rows_of(everything(ring)) == rows_of(everything(other))
+    assert fingerprint(ring.state_dict()) == fingerprint(other.state_dict())
 
 
 def targets(ring, q=20.0):
@@ -109,7 +110,7 @@ def test_tail_of_a_truncated_episode_bootstraps_with_its_true_distance():
     """Case B14 in the ring: reward sums 2.71, 2.71, 1.9, 1 and bootstrap discounts .729, .729, .81, .9."""
     ring = Ring(100)
     fill(ring, [0, 0, 0, 2, 0, 0])
-    got = ring.gather(ring.address(np.arange(4)))
+    got = ring.gather(np.arange(4))
     assert got["reward"].tolist() == pytest.approx([2.71, 2.71, 1.9, 1.0])
     assert got["discount"].tolist() == pytest.approx([0.729, 0.729, 0.81, 0.9])
     assert got["next_obs"][:, 0].tolist() == [3, -4, -4, -4]
@@ -211,12 +212,91 @@ def test_state_of_another_size_is_named():
         Ring(20).load_state_dict(ring.state_dict())
 
 
-def test_a_state_dict_shares_nothing_with_the_ring():
-    ring = Ring(4)
+def test_a_state_refers_to_the_ring_and_loading_copies_it():
+    ring, other = Ring(4), Ring(4)
     fill(ring, [0, 2, 0, 0], nstep=1)
     state = ring.state_dict()
-    fill(ring, [1, 1, 1, 1], nstep=1, reward=9.0)
-    other = Ring(4)
+    assert np.shares_memory(state["fields"]["obs"], ring._fields["obs"])
     other.load_state_dict(state)
+    fill(ring, [1, 1, 1, 1], nstep=1, reward=9.0)
     assert targets(other) == {0: 19, 1: 19, 2: 19, 3: 19}
     assert other.gather(np.array([1]))["next_obs"].tolist() == [[-2]]
+
+
+def test_a_state_holds_the_rows_ever_written_and_no_other():
+    ring = Ring(1_000_000)
+    fill(ring, [0, 2] * 50, nstep=3)
+    state = ring.state_dict()
+    assert sum(a.nbytes for a in tree_leaves(state) if isinstance(a, np.ndarray)) < 10_000
+    other = Ring(1_000_000)
+    other.load_state_dict(state)
+    assert other.nbytes == ring.nbytes and targets(other) == targets(ring)
+
+
+def test_a_ring_restored_before_anything_was_pushed_takes_any_layout():
+    ring = Ring(5)
+    ring.load_state_dict(Ring(5).state_dict())
+    ring.push(flat(0, 3))
+    assert everything(ring)["obs"][:, 0].tolist() == [0, 1, 2]
+
+
+def test_nested_fields_are_saved_as_plain_containers_and_come_back_as_they_were():
+    ring, other = Ring(6), Ring(6)
+    for block in Steps(np.zeros((6, 2), int), lambda x: ArrayDict(a=(x, ArrayDict(b=x)))).blocks([2, 3], 1):
+        ring.push(POLICIES[1]._get_train_sample(block))
+    state = ring.state_dict()
+    kinds = {type(node) for node in (state, state["fields"]["obs"], state["fields"]["obs"]["a"][1])}
+    assert kinds == {dict}
+    other.load_state_dict(state)
+    before, after = everything(ring), everything(other)
+    assert type(after["obs"]["a"][1]) is ArrayDict
+    assert fingerprint(dict(before)) == fingerprint(dict(after))
+
+
+def test_serial_numbers_count_items_as_they_come():
+    ring = Ring(5)
+    for start in range(0, 24, 4):
+        ring.push(flat(start, 4))
+        serial = everything(ring)["obs"][:, 0].astype(int)
+        assert serial.tolist() == list(range(ring.first, ring.end))
+        assert ring.serial(ring.address(serial)).tolist() == serial.tolist()
+        assert (ring.first, ring.end) == (max(0, start - 1), start + 4)
+
+
+# ---------------------------------------------------------------- envs that start anew
+@pytest.mark.parametrize("capacity", [3, 5, 50])
+@pytest.mark.parametrize("pushed", [1, 3, 4, 11])
+def test_after_a_cut_the_newest_items_keep_their_next_observation(capacity, pushed):
+    """Another run's rows overwrite the look-ahead row; columns that ended in the newest row have their final one."""
+    rng = np.random.default_rng(pushed)
+    ring, restarted = Ring(2 * capacity), Steps(rng.choice([0, 0, 2], (3, 2)))
+    for block in Steps(rng.choice([0, 0, 1, 2], (pushed, 2))).blocks([1] * pushed, 1):
+        ring.push(POLICIES[1]._get_train_sample(block))
+    before, kept = everything(ring), min(capacity, pushed) - max(0, min(capacity, pushed) + 2 - capacity)
+    ring.cut()
+    ring.cut()
+    assert fingerprint(dict(everything(ring))) == fingerprint(dict(before))
+    for block in restarted.blocks([1, 1], 1):
+        ring.push(POLICIES[1]._get_train_sample(block))
+    after = everything(ring)
+    assert ring.count == 2 * kept + 4
+    for name in before:
+        np.testing.assert_array_equal(after[name][:-4], before[name][len(before[name]) - 2 * kept :])
+    np.testing.assert_array_equal(after["next_obs"][-4:].reshape(2, 2, 1), restarted.next_obs[:2])
+
+
+def test_without_a_cut_the_newest_items_would_bootstrap_from_another_episode():
+    ring = Ring(10)
+    fill(ring, [0, 0], nstep=1)
+    fill(ring, [0], nstep=1)
+    assert everything(ring)["next_obs"][:, 0].tolist() == [1, 0, 1]
+
+
+def test_a_cut_changes_nothing_where_no_look_ahead_row_can_be_lost():
+    empty, plain, ahead = Ring(5), Ring(5), Ring(5)
+    plain.push(flat(0, 3))
+    fill(ahead, [0] * 6, nstep=3)
+    for ring in (empty, plain, ahead):
+        before = fingerprint(ring.state_dict())
+        ring.cut()
+        assert fingerprint(ring.state_dict()) == before

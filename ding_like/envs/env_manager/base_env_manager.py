@@ -12,6 +12,7 @@ from gymnasium import spaces
 from ding_like.data import Infos, tree_index, tree_map, tree_write
 from ding_like.envs.adapter import EnvAdapter, env_name, wrap_env
 from ding_like.envs.base_env import EnvError, EnvTimestep, episode_entry
+from ding_like.envs.snapshot import NoSnapshot, restore, taken
 from ding_like.envs.spaces import LeafBatch, obs_batch
 from ding_like.utils import ENV_MANAGER_REGISTRY
 from ding_like.utils.seed import episode_seed
@@ -35,6 +36,7 @@ class BaseEnvManager:
     Attributes:
         ready_obs: tree `[B, ...]` to act on next; the last `timestep.obs` itself when nothing was reset.
         finished: episodes ended since `take_finished`: dicts of `column, length, return_, return_raw, info`.
+        not_exact: why the last `load_state_dict` had to start new episodes, else None.
 
     Raises EnvError when an env raises or returns what its spaces do not describe.
     """
@@ -56,7 +58,8 @@ class BaseEnvManager:
         self.env_num = len(env_fns)
         self.finished: list[dict] = []
         self.ready_obs: Any = None
-        self._seed = 0
+        self.not_exact: str | None = None
+        self._seed = self._restarts = 0
         self._running = self._closed = False
         self._envs: list[gymnasium.Env] = []
         self._names = [getattr(fn, "__name__", type(fn).__name__) for fn in env_fns]
@@ -106,6 +109,7 @@ class BaseEnvManager:
         """Reset every column with the seed of its episode 0; returns `ready_obs`."""
         self._seed, self._running = seed, not self._closed
         self._resets = [0] * self.env_num
+        self._restarts = 0
         self.finished = []
         return self.reset()
 
@@ -118,13 +122,15 @@ class BaseEnvManager:
         self._reset_into(self.ready_obs, self._columns if columns is None else columns)
         return self.ready_obs
 
-    def _reset_into(self, ready: Any, columns: Sequence[int]) -> None:
+    def _reset_into(self, ready: Any, columns: Sequence[int], seeds: list[int] | None = None) -> None:
         for b in columns:
             episode = self._resets[b]
-            seeded = episode == 0 or self.seed_every_episode
+            seed = None if seeds is None else seeds[b]
+            if seeds is None and (episode == 0 or self.seed_every_episode):
+                seed = episode_seed(self._seed, self.role, b, episode)
             self._lengths[b] = 0
             try:
-                obs, _ = self._envs[b].reset(seed=episode_seed(self._seed, self.role, b, episode) if seeded else None)
+                obs, _ = self._envs[b].reset(seed=seed)
                 self._obs.check(obs)
             except Exception as err:
                 raise self._error(b, "reset()", err) from err
@@ -225,6 +231,45 @@ class BaseEnvManager:
         """The episodes in `finished`, which is emptied."""
         taken, self.finished = self.finished, []
         return taken
+
+    def state_dict(self) -> dict:
+        """The envs and their open episodes; `envs` is None where no snapshot can be had, `not_exact` then says why."""
+        return {
+            "seed": self._seed,
+            "restarts": self._restarts,
+            "running": self._running,
+            "resets": list(self._resets),
+            "returns": self._returns,
+            "lengths": self._lengths,
+            "waiting": sorted(self._waiting),
+            "ready_obs": self.ready_obs,
+            **taken(self._envs),
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on where `state_dict` was taken. Without a snapshot of the envs every column starts a new episode, with a
+        seed that it did not have before, and `not_exact` says why.
+
+        Raises ValueError for another number of columns.
+        """
+        if len(state["resets"]) != self.env_num:
+            raise ValueError(f"the saved run has {len(state['resets'])} env columns, this one {self.env_num}")
+        self._seed, self._restarts, self._running = state["seed"], state["restarts"], state["running"]
+        self._resets, self._waiting = list(state["resets"]), set(state["waiting"])
+        self._returns[:], self._lengths[:] = state["returns"], state["lengths"]
+        self.ready_obs, self.finished = state["ready_obs"], []
+        self.not_exact = state["not_exact"]
+        if self.not_exact is None:
+            try:
+                self._envs = restore(self._envs, state["envs"])
+                self._steps = [env.step for env in self._envs]
+            except NoSnapshot as err:
+                self.not_exact = str(err)
+        if self.not_exact is not None and self._running:
+            self._restarts += 1
+            seeds = [episode_seed(self._seed, f"{self.role}/restart", b, self._restarts) for b in self._columns]
+            self.ready_obs = _copy(self.ready_obs)
+            self._reset_into(self.ready_obs, self._columns, seeds)
 
     def close(self) -> None:
         """Close every env, also when one of them raises; the first error is raised at the end. Idempotent."""

@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from ding_like.data import ArrayDict, tree_index, tree_leaves, tree_map
 from ding_like.envs.adapter import has_start
 from ding_like.envs.base_env import EnvError, EnvTimestep, episode_entry
+from ding_like.envs.snapshot import NoSnapshot, restore, taken
 from ding_like.envs.spaces import LeafBatch, obs_batch
 from ding_like.envs.vector import LazyInfos, eval_env_fns, make_vec_fn, seeded_reset
 from ding_like.utils import ENV_MANAGER_REGISTRY
@@ -65,6 +66,7 @@ class VectorEnvManager:
     Attributes:
         idle: columns that the last step only reset: it was no transition of theirs.
         may_idle: whether there are steps that are none.
+        not_exact: why the last `load_state_dict` had to start new episodes, else None.
         ready_obs: tree `[B, ...]` to act on next; the last `timestep.obs` itself unless an episode ended.
 
     Raises EnvError where the env raises, or returns what its spaces do not describe.
@@ -95,6 +97,8 @@ class VectorEnvManager:
         self.env_num, self.role = env_num, role
         self.idle = NO_COLUMN
         self.ready_obs: Any = None
+        self.not_exact: str | None = None
+        self._seed = self._restarts = 0
         self._over: list[tuple] = []
         self._make_vec = make_vec
         self._running = self._closed = False
@@ -148,11 +152,13 @@ class VectorEnvManager:
         """Reset every column with the seed of its first episode; returns `ready_obs`."""
         if self._closed:
             raise EnvError("the env manager is closed; make a new one")
-        seeds = [episode_seed(seed, self.role, b, 0) for b in range(self.env_num)]
+        self._seed, self._restarts, self._over = seed, 0, []
+        return self._launch([episode_seed(seed, self.role, b, 0) for b in range(self.env_num)])
+
+    def _launch(self, seeds: list[int]) -> Any:
         if getattr(self._vec, "seeds_at_construction", False):
             self._vec.close()
             self._vec = self._make(seeds)
-        self._over = []
         return self._reset(seeds)
 
     def reset(self, columns: Sequence[int] | None = None) -> Any:
@@ -265,6 +271,41 @@ class VectorEnvManager:
         """The episodes that ended since it was called last."""
         taken, self._over = self._over, []
         return Episodes(taken)
+
+    def state_dict(self) -> dict:
+        """The env and its open episodes; `envs` is None where no snapshot can be had, `not_exact` then says why."""
+        return {
+            "seed": self._seed,
+            "restarts": self._restarts,
+            "running": self._running,
+            "returns": self._returns,
+            "lengths": self._lengths,
+            "ended": self._ended,
+            "ready_obs": self.ready_obs,
+            **taken([self._vec]),
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on where `state_dict` was taken. Without a snapshot of the env every column starts a new episode, with a
+        seed that it did not have before, and `not_exact` says why.
+
+        Raises ValueError for another number of columns.
+        """
+        if len(state["returns"]) != self.env_num:
+            raise ValueError(f"the saved run has {len(state['returns'])} env columns, this one {self.env_num}")
+        self._seed, self._restarts, self._running = state["seed"], state["restarts"], state["running"]
+        self._returns[:], self._lengths[:], self._ended = state["returns"], state["lengths"], state["ended"]
+        self.ready_obs, self.idle, self._over = state["ready_obs"], NO_COLUMN, []
+        self.not_exact = state["not_exact"]
+        if self.not_exact is None:
+            try:
+                self._vec = restore([self._vec], state["envs"])[0]
+            except NoSnapshot as err:
+                self.not_exact = str(err)
+        if self.not_exact is not None and self._running:
+            self._restarts += 1
+            role = f"{self.role}/restart"
+            self._launch([episode_seed(self._seed, role, b, self._restarts) for b in range(self.env_num)])
 
     def close(self) -> None:
         """Close the env. Idempotent."""

@@ -94,6 +94,15 @@ class Evaluator:
             "waits for whole episodes, so give an env without end of its own a limit: env.max_episode_steps"
         )
 
+    def state_dict(self) -> dict:
+        """Its envs, which may keep something from one evaluation to the next (statistics in a wrapper)."""
+        return self._env.state_dict() if hasattr(self._env, "state_dict") else {}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Restore `state_dict`; envs without a snapshot start anew, as every evaluation does."""
+        if state:
+            self._env.load_state_dict(state)
+
     def reached(self, value: float) -> bool:
         """Whether a mean return is at the stop value."""
         return self.stop_value is not None and value >= self.stop_value

@@ -48,6 +48,7 @@ class SampleCollector:
         self.setting: dict[str, Any] = {}
         self.episode_count = 0
         self._finished: deque[Any] = deque()  # sequences of dicts, which some managers make when somebody looks
+        self.not_exact: str | None = None
 
     def start(self) -> None:
         """Reset the envs (once)."""
@@ -152,6 +153,45 @@ class SampleCollector:
             )
         self._slab.shift()
         return count
+
+    def state_dict(self) -> dict:
+        """Envs, rows that come again, counters and statistics: all that decides how collecting goes on after a collect.
+
+        `not_exact` says why the envs cannot go on where they are, or is None.
+        """
+        env = self._env.state_dict() if hasattr(self._env, "state_dict") else {}
+        unknown = f"the env manager {type(self._env).__name__} has no state_dict"
+        return {
+            "env": env,
+            "not_exact": env.get("not_exact", unknown),
+            "ready_obs": self._env.ready_obs,
+            "slab": self._slab.state_dict(),
+            "surplus": self._surplus,
+            "seen": list(self._seen),
+            "started": self._started,
+            "envstep": self.envstep,
+            "episode_count": self.episode_count,
+            "episodes": [{key: e[key] for key in ("return_", "return_raw", "length")} for e in self.episodes],
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        """Go on where `state_dict` was taken, in a new collector.
+
+        Where the envs cannot, `not_exact` says why: open episodes are truncated and every column starts a new one.
+        """
+        self._surplus, self._seen = state["surplus"], list(state["seen"])
+        self.envstep, self.episode_count = state["envstep"], state["episode_count"]
+        self._finished = deque([list(state["episodes"])] if state["episodes"] else [])
+        self._slab.load_state_dict(state["slab"])
+        self._started, self.not_exact = state["started"], state["not_exact"]
+        if state["env"]:
+            self._env.load_state_dict(state["env"])
+            self.not_exact = self._env.not_exact
+        elif self._started:
+            self._env.launch(self._seed)
+        if self.not_exact is not None and self._started:
+            self._slab.cut(state["ready_obs"])
+            self._policy.reset()
 
     def statistics(self) -> dict[str, float]:
         """Mean return and length of the last (at most 100) training episodes; empty before the first ends."""

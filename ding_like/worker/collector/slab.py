@@ -127,6 +127,48 @@ class Slab:
         self._ends, self._finals = [e for e, _ in kept], [f for _, f in kept]
         self.fill = self.fresh = keep
 
+    # ------------------------------------------------------------------ state
+    def state_dict(self) -> dict | None:
+        """The rows that come again in the next block; None where there are none."""
+        if not self.fill:
+            return None
+        return {
+            "fields": {name: tree_map(lambda a: a[: self.fill], field) for name, field in self._fields.items()},
+            "linked": self._linked,
+            "width": self._width,
+            "fresh": self.fresh,
+            "ends": list(self._ends),
+            "finals": list(self._finals),
+        }
+
+    def load_state_dict(self, state: dict | None) -> None:
+        """Restore `state_dict` into a new slab."""
+        if state is None:
+            return
+        first = next(leaf for leaf in tree_leaves(state["fields"]))
+        self.fill, self._columns = first.shape[:2]
+        self.fresh, self._width, self._linked = state["fresh"], state["width"], state["linked"]
+        self._ends, self._finals = list(state["ends"]), list(state["finals"])
+        self._buffers({name: tree_index(value, 0) for name, value in state["fields"].items()})
+        for name, value in state["fields"].items():
+            tree_map(lambda to, rows: to.__setitem__(slice(0, self.fill), rows), self._fields[name], value)
+
+    def cut(self, obs: Any) -> None:
+        """End every open episode with the last row: truncated, with the final observation `obs [B]`."""
+        if not self.fill:
+            return
+        last = self.fill - 1
+        terminated, truncated = self._fields["terminated"][last], self._fields["truncated"][last]
+        truncated[...] = np.logical_or(truncated, np.logical_not(terminated))
+        if isinstance(self._fields.get("done"), np.ndarray):
+            self._fields["done"][last] = True
+        ended = np.zeros(self._columns, bool)
+        for rows in self._ends:
+            if rows[0] // self._columns == last:
+                ended[rows % self._columns] = True
+        if not ended.all():
+            self.end(np.flatnonzero(~ended), obs)
+
     def _allocate(self, obs: Any, row: dict[str, Any], timestep: Any) -> None:
         self._columns, self._width = len(timestep.reward), len(row)
         for path, leaf in tree_paths(row):
@@ -141,11 +183,14 @@ class Slab:
                 "no transition; choose another name"
             )
         self._linked = row.get("next_obs") is timestep.obs and row.get("obs") is obs
+        self._buffers({k: v for k, v in row.items() if not (k == "next_obs" and self._linked)})
+
+    def _buffers(self, row: dict[str, Any]) -> None:
+        """Memory for rows like this one, `[B, ...]`."""
         lead = (self.capacity + 1, self._columns)
         self._fields = {
             name: None if value is None else buffer_from_example(tree_index(value, 0), lead)
             for name, value in row.items()
-            if not (name == "next_obs" and self._linked)
         }
         if self.masked:
             self._fields["mask"] = np.empty(lead, np.float32)

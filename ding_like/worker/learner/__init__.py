@@ -2,5 +2,6 @@
 
 from ding_like.worker.learner.hooks import LearnerHook
 from ding_like.worker.learner.learner import Learner
+from ding_like.worker.learner.run_hooks import EvaluationHook
 
-__all__ = ["Learner", "LearnerHook"]
+__all__ = ["EvaluationHook", "Learner", "LearnerHook"]

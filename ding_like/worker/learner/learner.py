@@ -23,6 +23,10 @@ class Learner:
         policy: a `learn_mode`.
         logger: has `log(values, envstep, train_iter, section)`; None logs nothing.
         save: called as `save(name)` by the checkpoint hook; None saves nothing.
+
+    Attributes:
+        run: what hooks steer the run by, set by its loop: `evaluate() -> dict`, `save(name)`, `stop(reason)`, `result`
+            (of the last evaluation), `collector`, `cfg`, `folder`.
     """
 
     config: dict = dict(
@@ -30,7 +34,7 @@ class Learner:
             log_show_after_iter=100,  # gradient steps between log lines of the learner
             save_ckpt_after_iter=10000,  # gradient steps between checkpoints ckpt/iteration_N.pth.tar
         ),
-        hooks=[],  # hooks of your own: dicts of type, import_names and the constructor's arguments
+        hooks=[],  # more hooks, built in or your own: dicts of type, import_names and the constructor's arguments
     )
 
     def __init__(self, cfg: Any, policy: Any, logger: Any = None, save: Any = None) -> None:
@@ -41,6 +45,8 @@ class Learner:
         self.train_iter = 0
         self.envstep = 0
         self.last: dict[str, Any] = {}
+        self.run: Any = None
+        self.hooks: list[LearnerHook] = []  # in the order they were added
         self._hooks: dict[str, list[LearnerHook]] = {position: [] for position in POSITIONS}
         self.log_freq = int(cfg.hook.log_show_after_iter)
         self.add_hook(LogHook(self.log_freq))
@@ -61,10 +67,13 @@ class Learner:
     def add_hook(self, hook: LearnerHook) -> None:
         """Call `hook(learner)` at its position; lower priority numbers first.
 
-        Raises ValueError for an unknown position.
+        Raises ValueError for an unknown position, and where the hook does not fit this learner.
         """
         if hook.position not in POSITIONS:
             raise ValueError(f"hook {type(hook).__name__} has position {hook.position!r}; wanted one of {POSITIONS}")
+        if hasattr(hook, "attach"):  # any callable with a position and a priority will do
+            hook.attach(self)
+        self.hooks.append(hook)
         self._hooks[hook.position].append(hook)
         self._hooks[hook.position].sort(key=lambda h: h.priority)
 
@@ -90,6 +99,27 @@ class Learner:
         self.train_iter += 1
         self.call_hook("after_iter")
         return info
+
+    def state_dict(self) -> dict[str, Any]:
+        """Counters, and the name and state of every hook in the order they were added."""
+        hooks = [
+            {"type": type(hook).__name__, "state": hook.state_dict() if hasattr(hook, "state_dict") else None}
+            for hook in self.hooks
+        ]
+        return {"train_iter": self.train_iter, "envstep": self.envstep, "hooks": hooks}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore `state_dict`. Raises ValueError where it was saved with other hooks."""
+        mine, saved = [type(hook).__name__ for hook in self.hooks], [entry["type"] for entry in state["hooks"]]
+        if mine != saved:
+            raise ValueError(
+                f"the state was saved with the hooks {', '.join(saved) or 'none'}; this learner has "
+                f"{', '.join(mine) or 'none'}. Go on with the same policy.learn.learner.hooks, in the same order"
+            )
+        for hook, entry in zip(self.hooks, state["hooks"]):
+            if hasattr(hook, "load_state_dict"):
+                hook.load_state_dict(entry["state"])
+        self.train_iter, self.envstep = int(state["train_iter"]), int(state["envstep"])
 
     def _to_device(self, x: Any) -> Any:
         return x.to(self._device, non_blocking=True) if isinstance(x, torch.Tensor) else x

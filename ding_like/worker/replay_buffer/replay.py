@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 
 from ding_like.data import ArrayDict
 from ding_like.utils import BUFFER_REGISTRY, default_collate
+from ding_like.worker.replay_buffer.prioritized import PrioritizedSampler
 from ding_like.worker.replay_buffer.ring import Ring
 from ding_like.worker.replay_buffer.sampler import UniformSampler
 
@@ -17,17 +19,35 @@ class Replay:
     """Off-policy store of transitions.
 
     Args:
-        cfg: the `policy.other.replay_buffer` section.
+        cfg: the `policy.other.replay_buffer` section. Its `priority` and `priority_IS_weight` are those of the policy
+            section, where the policy has them.
         seed: keys the sampling.
     """
 
     config: dict = dict(
         replay_buffer_size=10000,  # items kept (transitions; rounded up to whole rows of all env columns)
+        alpha=0.6,  # with policy.priority an item is drawn in proportion to (priority + priority_eps) ^ alpha
+        alpha_end=None,  # alpha after anneal_step batches; None keeps it; a priority keeps the alpha of its writing
+        beta=0.4,  # importance weights are (N P) ^ -beta over the batch's largest; beta rises to 1
+        anneal_step=100000,  # batches drawn until beta is 1 and alpha is alpha_end; both move linearly
+        priority_eps=1e-6,  # added to every priority, so that no item is left for good
     )
 
     def __init__(self, cfg: Any, seed: int = 0) -> None:
         self.ring = Ring(int(cfg.replay_buffer_size))
-        self.sampler = UniformSampler(seed)
+        self.sampler: UniformSampler | PrioritizedSampler = UniformSampler(seed)
+        self.priority = bool(cfg.get("priority", False))
+        if self.priority:
+            weighted = cfg.get("priority_IS_weight")
+            self.sampler = PrioritizedSampler(
+                seed,
+                float(cfg.alpha),
+                None if cfg.alpha_end is None else float(cfg.alpha_end),
+                float(cfg.beta),
+                int(cfg.anneal_step),
+                float(cfg.priority_eps),
+                weighted=True if weighted is None else bool(weighted),
+            )
 
     @property
     def count(self) -> int:
@@ -40,25 +60,28 @@ class Replay:
             if not items:
                 return 0
             items = default_collate(items)
-        return self.ring.push(items)
+        count = self.ring.push(items)
+        self.sampler.added(self.ring)
+        return count
 
     def ready(self, n: int) -> bool:
         """Whether a batch of `n` can be drawn: as many items are there, or as many as there ever will be."""
         return self.ring.count >= n or (self.ring.full and self.ring.count > 0)
 
     def sample(self, n: int) -> ArrayDict:
-        """A batch `[n, ...]` (numpy) with `index`, the address of each item.
+        """A batch `[n, ...]` (numpy) with `index`, the serial number of each item, and where drawing is prioritised
+        `weight`, multiplied with what the items themselves have under that name.
 
-        Raises ValueError while the store is empty.
+        Items come more than once where there are fewer than `n`. Raises ValueError while the store is empty.
         """
-        ring = self.ring
+        ring, sampler = self.ring, self.sampler
         if not ring.count:
             raise ValueError("the replay buffer is empty; collect before sampling")
-        address = ring.address(self.sampler.draw(n, ring.slots))
-        while len(idle := ring.idle(address)):  # drawn again, until all are transitions
-            address[idle] = ring.address(self.sampler.draw(len(idle), ring.slots))
-        batch = ring.gather(address)
-        batch["index"] = address
+        index, weight = sampler.draw(n, ring)
+        batch = ring.gather(index)
+        batch["index"] = index
+        if weight is not None:
+            batch["weight"] = weight * batch["weight"] if "weight" in batch else weight
         return batch
 
     def batches(self, updates: int, batch_size: int) -> Iterator[ArrayDict]:
@@ -68,17 +91,37 @@ class Replay:
                 return
             yield self.sample(batch_size)
 
-    def update(self, index: np.ndarray, priority: np.ndarray) -> None:
-        """Priorities are for prioritised samplers; uniform drawing has none."""
+    def update(self, index: np.ndarray, priority: Any) -> None:
+        """Write the priorities `[n]` (array or tensor) of the items `index [n]` of a batch.
+
+        Items overwritten since are left out. Does nothing where drawing is uniform. Raises ValueError or
+        FloatingPointError for what is no priority.
+        """
+        if self.priority:
+            self.sampler.update(self.ring, index, _array(priority))
+
+    def cut(self) -> None:
+        """Open episodes end here, since the envs start anew: what is pushed next belongs to others."""
+        self.ring.cut()
 
     def state_dict(self) -> dict:
-        """Everything an exact continuation needs."""
-        return {"ring": self.ring.state_dict(), "sampler": self.sampler.state_dict()}
+        """Everything an exact continuation needs; refers to live memory."""
+        return {"priority": self.priority, "ring": self.ring.state_dict(), "sampler": self.sampler.state_dict()}
 
     def load_state_dict(self, state: dict) -> None:
-        """Restore `state_dict`."""
+        """Restore `state_dict`. Raises ValueError for a state of another size, or of the other way of drawing."""
+        if state["priority"] != self.priority:
+            raise ValueError(
+                f"the saved replay buffer is of a run with policy.priority={state['priority']}, this one of a run with "
+                f"{self.priority}"
+            )
         self.ring.load_state_dict(state["ring"])
         self.sampler.load_state_dict(state["sampler"])
+
+
+def _array(priority: Any) -> np.ndarray:
+    """On the CPU, in numpy."""
+    return priority.detach().cpu().numpy() if isinstance(priority, torch.Tensor) else np.asarray(priority)
 
 
 for _name in ("replay", "naive", "deque", "advanced"):  # DI-engine's names for what is one store here

@@ -21,30 +21,31 @@ class FinalTable:
 
     def __init__(self, rows: int, columns: int, example: Any) -> None:
         self.slot = np.full(rows * columns, -1, np.int32)
-        self._example = example
-        self._free: list[int] = []
+        self._free = np.empty(0, np.int32)  # a stack of the slots not in use, its top at `_free_count`
+        self._free_count = 0
         self._values: Any = buffer_from_example(example, 0)
-        self._size = 0
 
     @property
     def empty(self) -> bool:
         """Whether it holds nothing."""
-        return len(self._free) == self._size
+        return self._free_count == len(self._free)
 
     def clear(self, start: int, stop: int) -> None:
         """Forget the entries of flat rows `[start, stop)`."""
         span = self.slot[start:stop]
         old = span[span >= 0]
         if old.size:
-            self._free.extend(old.tolist())
+            self._free[self._free_count : self._free_count + old.size] = old
+            self._free_count += old.size
             span[:] = -1
 
     def put(self, index: np.ndarray, obs: Any) -> None:
         """Keep `obs [K, ...]` as the final observations of the flat rows `index [K]`."""
-        while len(self._free) < len(index):
+        while self._free_count < len(index):
             self._grow()
-        slots = self._free[: -len(index) - 1 : -1]
-        del self._free[-len(index) :]
+        left = self._free_count - len(index)
+        slots = self._free[left : self._free_count][::-1]
+        self._free_count = left
         self.slot[index] = slots
         tree_map(lambda to, value: to.__setitem__(slots, value), self._values, obs)
 
@@ -59,26 +60,27 @@ class FinalTable:
             tree_map(lambda to, value: to.__setitem__(hit, value.take(chosen, 0)), out, self._values)
 
     def _grow(self) -> None:
-        size = max(16, self._size + self._size // 2)
+        old = len(self._free)
+        size = max(16, old + old // 2)
+        self._values = tree_map(lambda a: _lengthened(a, size), self._values)
+        count, self._free = self._free_count, _lengthened(self._free, size)
+        self._free[count : count + size - old] = np.arange(size - 1, old - 1, -1)
+        self._free_count = count + size - old
 
-        def grown(a: np.ndarray) -> np.ndarray:
-            new = np.zeros((size,) + a.shape[1:], a.dtype)
-            new[: self._size] = a
-            return new
-
-        self._values = tree_map(grown, self._values)
-        self._free.extend(range(size - 1, self._size - 1, -1))
-        self._size = size
-
-    def state_dict(self) -> dict:
-        """Slots, free list and values."""
-        return {"slot": self.slot.copy(), "free": list(self._free), "values": tree_map(np.copy, self._values)}
+    def state_dict(self, used: int) -> dict:
+        """Slots of the first `used` flat rows, free slots and values; refers to live memory."""
+        return {
+            "slot": self.slot[:used],
+            "free": self._free[: self._free_count],
+            "values": _plain(self._values),
+        }
 
     def load_state_dict(self, state: dict) -> None:
-        """Restore `state_dict`."""
-        self.slot = state["slot"].copy()
-        self._free, self._values = list(state["free"]), tree_map(np.copy, state["values"])
-        self._size = len(tree_leaves(self._values)[0])
+        """Restore `state_dict` in a new table."""
+        self.slot[: len(state["slot"])] = state["slot"]
+        self._values = _copied(state["values"])
+        self._free_count = len(state["free"])
+        self._free = _lengthened(state["free"], len(tree_leaves(self._values)[0]))
 
 
 class Ring:
@@ -100,8 +102,28 @@ class Ring:
         self._real: np.ndarray | None = None  # [R, B]: which rows are transitions; None where all are
         self._idle = 0  # valid rows that are none
         self._rows = self._capacity = self._look = 0
-        self._cursor = 0  # row the next item goes to
-        self._filled = 0  # valid rows, the ones before the cursor
+        self._written = 0  # rows written so far, of which the newest `_filled` are valid
+        self._filled = 0
+
+    @property
+    def _cursor(self) -> int:
+        """Row the next item goes to."""
+        return self._written % self._rows if self._rows else 0
+
+    @property
+    def first(self) -> int:
+        """Serial number of the oldest item. Items (and rows that are none) are numbered as they come."""
+        return (self._written - self._filled) * self.columns
+
+    @property
+    def end(self) -> int:
+        """Serial number that the next item gets."""
+        return self._written * self.columns
+
+    @property
+    def places(self) -> int:
+        """Addresses there are; an item's is its serial number modulo this."""
+        return self._rows * self.columns
 
     @property
     def count(self) -> int:
@@ -115,7 +137,7 @@ class Ring:
 
     @property
     def slots(self) -> int:
-        """Ages that `address` takes: the valid items and, between them, rows that are no transition."""
+        """Serial numbers in use, from `first` on: the valid items and, between them, rows that are no transition."""
         return self._filled * self.columns
 
     @property
@@ -157,7 +179,7 @@ class Ring:
                 _write(field, spans, items[name])
         if self._finals is not None:
             self._push_link(link, rows, spans)
-        self._cursor = (self._cursor + rows) % self._rows
+        self._written += rows
         self._filled = min(self._filled + rows, self._capacity)
         return rows * self.columns - idle
 
@@ -206,9 +228,23 @@ class Ring:
             spans = self._spans(self._cursor, rows)
             for name, value in part.items():
                 _write(self._fields[name], spans, value)
-            self._cursor = (self._cursor + rows) % self._rows
+            self._written += rows
             self._filled = min(self._filled + rows, self._capacity)
         return n
+
+    def cut(self) -> None:
+        """The newest row ends every episode that is open there: whatever is pushed next, items keep their `next_obs`.
+
+        For envs that start anew after a resume. The look-ahead row, which the next push overwrites, goes to the
+        final-observation table. With more of them (n-step items) there is nothing to do: a collector starts with the
+        rows that wait for their future, cut, and the first of them is the look-ahead row as it was.
+        """
+        if self._finals is None or self._look != 1 or not self._written:
+            return
+        rows = (self._written - 1) % self._rows * self.columns + np.arange(self.columns)
+        column = np.flatnonzero(self._finals.slot[rows] < 0)
+        if len(column):
+            self._finals.put(rows[column], tree_index(self._fields["obs"], (self._cursor, column)))
 
     def _allocate(self, items: ArrayDict, link: Any = None, starts: int = 0) -> None:
         self.columns = tree_leaves(items)[0].shape[1]
@@ -242,20 +278,26 @@ class Ring:
         return [(start, self._rows, slice(0, head)), (0, rows - head, slice(head, rows))]
 
     # ------------------------------------------------------------------ reading
-    def address(self, item: np.ndarray) -> np.ndarray:
-        """Flat row of the item of that age (0 is the oldest), in place."""
-        if self._filled < self._capacity or (self._look == 0 and self._cursor == 0):
-            return item  # nothing was overwritten yet
-        item += (self._cursor - self._filled) % self._rows * self.columns
-        item %= self._rows * self.columns
-        return item
+    def address(self, index: np.ndarray) -> np.ndarray:
+        """Flat rows of the items with these serial numbers `[n]`."""
+        return index if self._written <= self._rows else index % self.places
 
-    def idle(self, address: np.ndarray) -> np.ndarray:
-        """Positions in `address` of rows that are no transition."""
-        return NONE if self._real is None else np.flatnonzero(~self._real.reshape(-1).take(address, mode="wrap"))
+    def serial(self, address: np.ndarray) -> np.ndarray:
+        """Serial numbers of the items at flat rows `address [n]`."""
+        if self._written <= self._rows:
+            return address
+        lap = self.end - self.end % self.places  # that of row 0, in this lap
+        return address + (lap - self.places * (address >= self.end - lap))
 
-    def gather(self, address: np.ndarray) -> ArrayDict:
-        """Items at flat rows `address [n]`, as fresh numpy fields `[n, ...]`, with `next_obs`."""
+    def idle(self, index: np.ndarray) -> np.ndarray:
+        """Positions in `index [n]` (serial numbers) of rows that are no transition."""
+        if self._real is None:
+            return NONE
+        return np.flatnonzero(~self._real.reshape(-1).take(self.address(index), mode="wrap"))
+
+    def gather(self, index: np.ndarray) -> ArrayDict:
+        """Items with the serial numbers `index [n]`, as fresh numpy fields `[n, ...]`, with `next_obs`."""
+        address = self.address(index)
         out = {
             name: value.take(address, 0, None, "wrap") if type(value) is np.ndarray else _take(value, address)
             for name, value in self._flat.items()
@@ -269,15 +311,17 @@ class Ring:
 
     # ------------------------------------------------------------------ state
     def state_dict(self) -> dict:
-        """All rows and the cursor; exact."""
+        """The rows written so far and the counters; refers to live memory."""
+        used = min(self._written + self._look, self._rows)
+        flat = used * self.columns
         return {
-            "fields": tree_map(np.copy, self._fields),
-            "finals": None if self._finals is None else self._finals.state_dict(),
-            "hop": None if self._hop is None else self._hop.copy(),
-            "real": None if self._real is None else self._real.copy(),
+            "fields": {name: _plain(tree_index(field, slice(used))) for name, field in self._fields.items()},
+            "finals": None if self._finals is None else self._finals.state_dict(flat),
+            "hop": None if self._hop is None else self._hop[:flat],
+            "real": None if self._real is None else self._real[:used],
             "idle": self._idle,
             "layout": [self.size, self.columns, self._rows, self._capacity, self._look],
-            "cursor": [self._cursor, self._filled],
+            "rows": [self._written, self._filled],
         }
 
     def load_state_dict(self, state: dict) -> None:
@@ -285,15 +329,42 @@ class Ring:
         if state["layout"][0] != self.size:
             raise ValueError(f"the saved replay buffer has size {state['layout'][0]}, this one {self.size}")
         _, self.columns, self._rows, self._capacity, self._look = state["layout"]
-        self._cursor, self._filled = state["cursor"]
-        self._fields = tree_map(np.copy, state["fields"])
-        self._hop = None if state["hop"] is None else state["hop"].copy()
-        self._real, self._idle = None if state["real"] is None else state["real"].copy(), state["idle"]
+        self._written, self._filled = state["rows"]
+        self._fields = {name: _copied(field, self._rows) for name, field in state["fields"].items()}
+        flat = self._rows * self.columns
+        self._hop = None if state["hop"] is None else _lengthened(state["hop"], flat, fill=1)
+        self._real = None if state["real"] is None else _lengthened(state["real"], self._rows, fill=1)
+        self._idle = state["idle"]
         self._finals = None
         if state["finals"] is not None:
             self._finals = FinalTable(self._rows, self.columns, tree_index(self._fields["obs"], (0, 0)))
             self._finals.load_state_dict(state["finals"])
         self._view()
+
+
+def _plain(tree: Any) -> Any:
+    """The same arrays in plain dictionaries and tuples."""
+    if isinstance(tree, dict):
+        return {name: _plain(value) for name, value in dict.items(tree)}
+    return tuple(map(_plain, tree)) if type(tree) is tuple else tree
+
+
+def _copied(tree: Any, length: int | None = None) -> Any:
+    """A copy of what `_plain` made, its arrays lengthened to `length`, with `ArrayDict` for its dictionaries."""
+    if isinstance(tree, dict):
+        return ArrayDict({name: _copied(value, length) for name, value in tree.items()})
+    if type(tree) is tuple:
+        return tuple(_copied(value, length) for value in tree)
+    return tree_map(lambda a: _lengthened(a, len(a) if length is None else length), tree)
+
+
+def _lengthened(array: np.ndarray, length: int, fill: int = 0) -> np.ndarray:
+    """A copy that goes on with `fill` to `length` rows."""
+    new = np.zeros((length,) + array.shape[1:], array.dtype)
+    new[: len(array)] = array
+    if fill:
+        new[len(array) :] = fill
+    return new
 
 
 def _with_next(items: Block) -> Block:

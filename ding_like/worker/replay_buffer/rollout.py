@@ -79,8 +79,8 @@ class Rollout:
         """Every item is used equally often; priorities mean nothing here."""
 
     def state_dict(self) -> dict:
-        """Everything an exact continuation needs."""
-        return {"rng": self._rng.bit_generator.state, "parts": [tree_map(np.copy, part) for part in self._parts]}
+        """Everything an exact continuation needs; refers to the stored arrays."""
+        return {"rng": self._rng.bit_generator.state, "parts": list(self._parts)}
 
     def load_state_dict(self, state: dict) -> None:
         """Restore `state_dict`."""

@@ -1,0 +1,174 @@
+"""Resume points: everything that decides how a run goes on, so that a resumed run ends bit for bit as one not stopped.
+
+A point is one file, `ckpt/resume/point.pth.tar`, written beside its name and renamed: a kill at any moment leaves the
+former one. It holds what a checkpoint holds and, beyond it, replay, noise streams, generators, env snapshots, rows that
+wait for their n-step future, counters, hooks, and how far the metrics were written.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import ding_like
+from ding_like.config import ConfigError, to_plain
+from ding_like.entry.run_folder import CKPT_DIR, CONFIG_FILE
+from ding_like.torch_utils.checkpoint import CheckpointError, read_file, write_file
+from ding_like.torch_utils.packing import pack, unpack
+from ding_like.utils.log import RunFolderError, get_logger
+from ding_like.utils.seed import rng_state
+
+FORMAT = "ding_like resume point"
+POINT = Path(CKPT_DIR) / "resume" / "point.pth.tar"
+# What may differ between a run and its continuation.
+_FREE = ("exp_name", "resume", "seed")
+
+
+class ResumePoints:
+    """Writes the resume points of a run.
+
+    Args:
+        folder: the run's.
+        cfg: the `resume` section.
+        state: `state()` gives what to write.
+    """
+
+    def __init__(self, folder: Path, cfg: Any, state: Any) -> None:
+        self.path = folder / POINT
+        self._enabled, self._every, self._share = bool(cfg.enabled), float(cfg.every), float(cfg.share)
+        self._state = state
+        self._next = float("-inf")  # a first one at the start: a run can always be resumed
+        self._told = False
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for another one."""
+        return self._enabled and time.perf_counter() >= self._next
+
+    def write(self) -> None:
+        """Write a point in place of the former one. Raises CheckpointError, which leaves the former, on a full disk."""
+        if not self._enabled:
+            return
+        start = time.perf_counter()
+        state = self._state()
+        reason = state["collector"]["not_exact"]
+        if reason is not None and not self._told:
+            self._told = True
+            get_logger().info(
+                f"resume points of this run are not exact: the envs cannot be snapshot, {reason}. A resumed run "
+                "truncates the open episodes and starts new ones."
+            )
+        try:
+            self.path.parent.mkdir(exist_ok=True)
+        except OSError as err:
+            raise CheckpointError(f"resume point {self.path} cannot be written: {err}") from err
+        write_file(self.path, {"format": FORMAT, "versions": versions(), "state": pack(state)}, "resume point")
+        end = time.perf_counter()
+        self._next = end + max(self._every, (end - start) * (1 / self._share - 1))
+
+
+def run_state(parts: Any, learner: Any, loop: Any, logger: Any) -> dict[str, Any]:
+    """The state of a run between two rounds of its loop; refers to live memory."""
+    return {
+        "seed": parts.seed,
+        "policy": parts.policy.learn_mode.state_dict(),
+        "acting": parts.policy.run_state_dict(),
+        "collector": parts.collector.state_dict(),
+        "evaluator": parts.evaluator.state_dict(),
+        "store": parts.store.state_dict(),
+        "learner": learner.state_dict(),
+        "loop": loop.state_dict(),
+        "logger": logger.state_dict(),
+        "rng": rng_state(),
+    }
+
+
+def load_run_state(state: Mapping[str, Any], parts: Any, learner: Any, loop: Any) -> None:
+    """Put newly built components into the state of a run; all but the global generators, which come last.
+
+    Raises CheckpointError naming the part that does not fit.
+    """
+    steps = {
+        "policy": parts.policy.learn_mode.load_state_dict,
+        "acting": parts.policy.load_run_state_dict,
+        "store": parts.store.load_state_dict,
+        "collector": parts.collector.load_state_dict,
+        "evaluator": parts.evaluator.load_state_dict,
+        "learner": learner.load_state_dict,
+        "loop": loop.load_state_dict,
+    }
+    for name, load in steps.items():
+        try:
+            load(state[name])
+        except (ValueError, LookupError, TypeError, AttributeError, RuntimeError) as err:
+            raise CheckpointError(f"the resume point's '{name}' does not fit this run: {err}") from err
+    if parts.collector.not_exact is not None and hasattr(parts.store, "cut"):
+        parts.store.cut()
+
+
+def find_point(exp_name: str | os.PathLike) -> Path:
+    """The newest resume point of the runs `<exp_name>`, `<exp_name>_1`, ...
+
+    Raises RunFolderError where there is none.
+    """
+    wanted = Path(os.path.expanduser(exp_name))
+    numbered = re.compile(re.escape(wanted.name) + r"(_\d+)?")
+    found = [p / POINT for p in wanted.parent.glob("*") if numbered.fullmatch(p.name) and (p / POINT).is_file()]
+    if not found:
+        raise RunFolderError(
+            f"no run to resume: neither {wanted} nor a numbered sibling has the file {POINT}; check exp_name "
+            "(--exp-name), or start the run without --resume"
+        )
+    return max(found, key=lambda path: path.stat().st_mtime)
+
+
+def read_point(path: Path) -> dict[str, Any]:
+    """The state in a resume point, and a line in the log for every version that differs from the one that wrote it.
+
+    Raises CheckpointError for a damaged file, or another kind of file.
+    """
+    content = read_file(path, FORMAT, "resume point")
+    for name, then in content["versions"].items():
+        now = versions().get(name)
+        if now != then:
+            get_logger().warning(f"not exact: the run was written by {name} {then}, this is {now}")
+    return unpack(content["state"])
+
+
+def versions() -> dict[str, str]:
+    """What the numbers of a run depend on beside its config."""
+    return {
+        "ding_like": ding_like.__version__,
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def check_same_config(cfg: Mapping[str, Any], saved: Mapping[str, Any], folder: Path) -> None:
+    """Raise ConfigError naming every key in which `cfg` differs from `saved`, the config of the run in `folder`."""
+    differ = list(_differences(to_plain(saved), to_plain(cfg)))
+    if differ:
+        raise ConfigError(
+            f"the config is not that of the run in {folder}: {'; '.join(differ[:6])}"
+            f"{f'; and {len(differ) - 6} more' if len(differ) > 6 else ''}. A run is resumed with its own config "
+            f"(-c {folder / CONFIG_FILE}); for a new run from its weights use --load-path"
+        )
+
+
+def _differences(saved: Any, now: Any, path: str = "") -> Iterator[str]:
+    if isinstance(saved, dict) and isinstance(now, dict):
+        for key in {**saved, **now}:
+            if path or key not in _FREE:
+                where = f"{path}.{key}" if path else str(key)
+                yield from _differences(saved.get(key), now.get(key), where)
+    elif saved != now and not (saved != saved and now != now):
+        yield f"{path} was {saved!r}, is {now!r}"

@@ -1,0 +1,130 @@
+"""Between a policy and one env outside of any env manager: observations as the env gives them, actions as it takes
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from ding_like.data import ArrayDict, tree_paths
+
+
+class Interface:
+    """What an env gives and takes.
+
+    Args:
+        plain: `{'obs': ..., 'action': ...}`, each as `envs.spaces.describe_space` makes it.
+    """
+
+    def __init__(self, plain: Mapping[str, Any]) -> None:
+        self.plain = dict(plain)
+        self.action: dict[str, Any] = plain["action"]
+        self.leaves = list(_leaves(plain["obs"], ""))
+
+    def to_batch(self, obs: Any, batched: bool = False) -> Any:
+        """One observation (or a tree `[B, ...]`) as the tree `[B, ...]` that policies act on.
+
+        Raises ValueError naming the entry whose keys, shape, kind of numbers or values are not those of the env.
+        """
+        batch = _to_batch(self.plain["obs"], obs, batched, "obs")
+        lengths = {path: len(leaf) for path, leaf in tree_paths(batch)}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"obs has parts of different length: {lengths}; wanted as many rows in each")
+        return batch
+
+    def to_env(self, action: np.ndarray, batched: bool = False) -> Any:
+        """Actions `[B, ...]` of an acting policy as the env takes them: all, or the one of a batch of one."""
+        if self.action["kind"] != "Box":  # a Box's are in the env's units already
+            action = (np.asarray(action) + self.action.get("start", 0)).astype(self.action["dtype"])
+        if batched:
+            return action
+        return int(action[0]) if self.action["kind"] == "Discrete" else action[0]
+
+
+@contextmanager
+def untouched(model: nn.Module | None, noises: dict[str, Any]) -> Iterator[None]:
+    """Acting inside the block leaves modes (train or eval) and the noise streams of evaluation as they are.
+
+    Args:
+        model: None where its modes make no difference.
+    """
+    kept = noises.pop("eval", None)
+    training = [] if model is None else [module for module in model.modules() if module.training]
+    try:
+        yield
+    finally:
+        noises.pop("eval", None)
+        if kept is not None:
+            noises["eval"] = kept
+        for module in training:
+            module.training = True
+
+
+def kept_dtype(leaf: Mapping[str, Any]) -> np.dtype:
+    """The dtype in which a policy sees the observations of a leaf: float64 becomes float32."""
+    dtype = np.dtype(leaf["dtype"])
+    return np.dtype(np.float32) if dtype == np.float64 else dtype
+
+
+def _leaves(plain: Mapping[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Pairs (dotted path, leaf) in the order of `tree_paths`; the path of an observation that is one array is ''."""
+    if "parts" not in plain:
+        yield path, dict(plain)
+        return
+    for key, part in _parts(plain):
+        yield from _leaves(part, f"{path}.{key}" if path else str(key))
+
+
+def _parts(plain: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+    parts = plain["parts"]
+    return list(parts.items() if plain["kind"] == "Dict" else enumerate(parts))
+
+
+def _to_batch(plain: Mapping[str, Any], obs: Any, batched: bool, path: str) -> Any:
+    if "parts" not in plain:
+        return _leaf_batch(plain, obs, batched, path)
+    parts = _parts(plain)
+    if plain["kind"] == "Dict":
+        wanted = [key for key, _ in parts]
+        if not isinstance(obs, Mapping):
+            raise ValueError(f"{path} is a {type(obs).__name__}; wanted a dict with the keys {wanted}")
+        if set(obs) != set(wanted):
+            raise ValueError(f"{path} has the keys {list(obs)}; wanted {wanted}")
+        return ArrayDict({key: _to_batch(part, obs[key], batched, f"{path}.{key}") for key, part in parts})
+    if not isinstance(obs, (tuple, list)) or len(obs) != len(parts):
+        size = f" of {len(obs)}" if isinstance(obs, (tuple, list)) else ""
+        raise ValueError(f"{path} is a {type(obs).__name__}{size}; wanted a tuple of {len(parts)}")
+    return tuple(_to_batch(part, obs[i], batched, f"{path}.{i}") for i, part in parts)
+
+
+def _leaf_batch(leaf: Mapping[str, Any], obs: Any, batched: bool, path: str) -> np.ndarray:
+    shape, dtype = tuple(leaf["shape"]), kept_dtype(leaf)
+    if isinstance(obs, Mapping):
+        raise ValueError(f"{path} is a {type(obs).__name__}; wanted an array of shape {shape}")
+    array = np.asarray(obs)
+    if array.ndim != len(shape) + batched or array.shape[batched:] != shape:
+        given = f"{('B', *shape)}".replace("'", "") if batched else str(shape)
+        hint = "" if batched or array.shape[1:] != shape else ": a batch wants act(obs, batched=True)"
+        raise ValueError(f"{path} has shape {array.shape}; wanted {given}{hint}")
+    if not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise ValueError(f"{path} has dtype {array.dtype}; wanted {leaf['dtype']}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"{path} is not finite; wanted numbers, got NaN or infinity")
+    if "n" in leaf:
+        array = _from_zero(leaf, array, path)
+    array = array.astype(dtype, copy=False)
+    return array if batched else array[None]
+
+
+def _from_zero(leaf: Mapping[str, Any], array: np.ndarray, path: str) -> np.ndarray:
+    start = np.asarray(leaf["start"])
+    moved = array.astype(np.int64) - start
+    if (moved < 0).any() or (moved >= np.asarray(leaf["n"])).any():
+        last = (start + leaf["n"] - 1).tolist()
+        raise ValueError(f"{path} is {array.tolist()!r:.80}; wanted whole numbers from {start.tolist()} to {last}")
+    return moved

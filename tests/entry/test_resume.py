@@ -1,0 +1,276 @@
+"""Exact resume: a run that breaks off and is resumed ends as one never stopped; what cannot be exact says so."""
+
+import json
+import shutil
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from ding_like.config import ConfigError, deep_merge_defaults
+from ding_like.entry import serial_pipeline
+from ding_like.entry.resume import POINT
+from ding_like.torch_utils.checkpoint import CheckpointError
+from ding_like.utils import ENV_REGISTRY, HOOK_REGISTRY
+from ding_like.utils.log import RunFolderError
+from tests.entry.resuming import OFTEN, Break, Crash, assert_equal_runs, broken_and_resumed, last_point
+from tests.helpers import metrics, result, single, tiny_config
+
+pytestmark = pytest.mark.usefixtures("in_tmp")
+
+
+@pytest.fixture(autouse=True)
+def _hook():
+    HOOK_REGISTRY.register("break", Break)
+    Break.at = None
+
+
+def config(over=(), env_type="CartPole-v1", policy_type="dqn", **policy):
+    policy = deep_merge_defaults(policy, {"learn": {"learner": {"hooks": [{"type": "break"}]}}})
+    made = single(tiny_config("run", **policy))
+    made["env"]["type"], made["policy"]["type"] = env_type, policy_type
+    return deep_merge_defaults(made, {"resume": OFTEN}, dict(over))
+
+
+def on_policy(**policy):
+    made = single(tiny_config("run"))
+    learn = {"batch_size": 16, "learner": {"hooks": [{"type": "break"}]}}
+    made["policy"] = deep_merge_defaults(
+        dict(
+            type="ppo",
+            model=dict(encoder_hidden_size_list=[16]),
+            learn=learn,
+            collect=dict(n_sample=32),
+            eval=dict(evaluator=dict(eval_freq=20)),
+        ),
+        policy,
+    )
+    return deep_merge_defaults(made, {"resume": OFTEN})
+
+
+def schedules():
+    learn = {"lr_schedule": {"type": "linear", "decay": 300}, "target_theta": None, "target_update_freq": 7}
+    return config(nstep=3, random_collect_size=20, norm_obs={"use_norm": True}, learn=learn)
+
+
+CASES = {
+    "dqn, 3-step, schedules, normaliser, random prefill": (schedules, [9, 25]),
+    "dqn, momentum target, replay that wraps": (
+        lambda: config(nstep=1, learn={"target_theta": 0.01}, other={"replay_buffer": {"replay_buffer_size": 40}}),
+        [13, 30],
+    ),
+    "ppo, normaliser of observations and values": (
+        lambda: on_policy(norm_obs={"use_norm": True}, learn={"value_norm": True}),
+        [6, 19],
+    ),
+    "a2c": (lambda: on_policy(type="a2c", learn={"batch_size": 32}), [3, 8]),
+    "ppo, native columns that reset in the next step": (
+        lambda: deep_merge_defaults(on_policy(), {"env_manager": {"type": "vector"}}),
+        [6, 19],
+    ),
+    "dqn, native columns, 3-step": (
+        lambda: deep_merge_defaults(config(nstep=1), {"env_manager": {"type": "vector"}}),
+        [13, 30],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_broken_off_twice_ends_as_one_never_stopped(name):
+    """Case B55."""
+    make, at = CASES[name]
+    serial_pipeline(make(), exp_name="straight", max_train_iter=40)
+    broken_and_resumed(make(), at, max_train_iter=40)
+    assert_equal_runs(Path("straight"), Path("broken"))
+    assert metrics("straight")[-1]["train_iter"] >= 40
+    one, other = result("straight"), result("broken")
+    assert {k: v for k, v in one.items() if k != "wall_time_s"} == {
+        k: v for k, v in other.items() if k != "wall_time_s"
+    }
+
+
+def test_a_finished_run_goes_on_to_a_larger_limit_as_if_it_had_never_ended():
+    serial_pipeline(config(), exp_name="straight", max_train_iter=40)
+    serial_pipeline(config(), exp_name="longer", max_train_iter=16)
+    assert result("longer")["train_iter"] == 16
+    serial_pipeline(config(), exp_name="longer", max_train_iter=40, resume=True)
+    assert_equal_runs(Path("straight"), Path("longer"))
+
+
+def test_writing_resume_points_changes_nothing():
+    serial_pipeline(config(), exp_name="with", max_train_iter=20)
+    without = deep_merge_defaults(config(), {"resume": {"enabled": False}})
+    serial_pipeline(without, exp_name="without", max_train_iter=20)
+    assert metrics("with") == metrics("without")
+    assert (Path("with") / POINT).is_file() and not (Path("without") / POINT).exists()
+
+
+def test_global_generators_go_on_where_they_stood():
+    from ding_like.worker import LearnerHook
+
+    class Draw(LearnerHook):
+        position = "before_iter"
+
+        def __call__(self, learner):
+            learner.logger.log({"x": float(torch.rand(1)), "y": np.random.rand()}, 0, learner.train_iter, "drawn")
+
+    HOOK_REGISTRY.register("draw", Draw)
+    made = deep_merge_defaults(
+        config(), {"policy": {"learn": {"learner": {"hooks": [{"type": "draw"}, {"type": "break"}]}}}}
+    )
+    serial_pipeline(made, exp_name="straight", max_train_iter=20)
+    broken_and_resumed(made, [11], max_train_iter=20)
+    assert_equal_runs(Path("straight"), Path("broken"))
+    drawn = [line["x"] for line in metrics("broken") if line["section"] == "drawn"]
+    assert len(set(drawn)) == len(drawn) == 20
+
+
+class Trace(gymnasium.Env):
+    """Obs [number of the episode, step]; the number, drawn from the generator of the env, tells episodes apart."""
+
+    blocked = False
+    observation_space = spaces.Box(0, 1e6, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episode, self.t = float(self.np_random.integers(1, 10**5)), 0
+        return self._obs(), {}
+
+    def step(self, action):
+        self.t += 1
+        return self._obs(), 1.0, False, self.t == 50, {}
+
+    def _obs(self):
+        return np.array([self.episode, self.t], np.float32)
+
+    def __getstate__(self):
+        if Trace.blocked:
+            raise TypeError("holds a handle")
+        return self.__dict__
+
+
+@pytest.mark.parametrize("nstep", [1, 3])
+def test_without_snapshots_the_run_says_so_and_no_item_leads_from_a_cut_episode_into_a_new_one(nstep, caplog):
+    caplog.set_level("INFO", "ding_like")
+    ENV_REGISTRY.register("trace", Trace)
+    Trace.blocked = True
+    made = config(env_type="trace", nstep=nstep)
+    made["env"]["n_evaluator_episode"] = made["env"]["evaluator_env_num"] = 1
+    broken_and_resumed(made, [21, 37], max_train_iter=60)
+    Trace.blocked = False
+    point = last_point(Path("broken"))
+    store = read_items(Path("broken"), nstep)
+    assert len(store) > 100
+    for obs, next_obs, reward, discount in store:
+        assert obs[0] == next_obs[0], "an item leads into another episode"
+        steps = next_obs[1] - obs[1]
+        assert 1 <= steps <= nstep and np.isclose(discount, 0.99**steps)
+        assert np.isclose(reward, sum(0.99**k for k in range(int(steps))))
+    assert len({obs[0] for obs, *_ in store}) >= 6  # two columns, cut twice
+    assert "holds a handle" in point[".collector.not_exact"]
+    assert "resume points of this run are not exact" in caplog.text
+    assert "not exact, as the envs could not be snapshot" in caplog.text
+
+
+def read_items(folder, nstep):
+    from ding_like.config import CfgDict
+    from ding_like.entry.resume import read_point
+    from ding_like.worker import Replay
+
+    replay = Replay(CfgDict(replay_buffer_size=200))
+    replay.load_state_dict(read_point(folder / POINT)["store"])
+    batch = replay.sample(3000)
+    return list(zip(batch["obs"], batch["next_obs"], batch["reward"], batch["discount"]))
+
+
+# ---------------------------------------------------------------- mistakes
+@pytest.fixture
+def finished():
+    serial_pipeline(config(), exp_name="run", max_train_iter=10)
+    return Path("run")
+
+
+def test_no_run_to_resume_is_named():
+    with pytest.raises(RunFolderError, match=r"no run to resume: neither nowhere nor a numbered sibling"):
+        serial_pipeline(config(), exp_name="nowhere", resume=True)
+
+
+def test_the_newest_numbered_run_is_resumed(finished, caplog):
+    caplog.set_level("INFO", "ding_like")
+    serial_pipeline(config(), exp_name="run", max_train_iter=10)
+    serial_pipeline(config(), exp_name="run", max_train_iter=14, resume=True)
+    assert "resuming run_1" in caplog.text
+    assert result("run")["train_iter"] == 10 and result("run_1")["train_iter"] == 14
+
+
+def test_a_changed_config_is_refused_by_key(finished):
+    with pytest.raises(ConfigError, match=r"policy\.learn\.batch_size was 8, is 16.*--load-path"):
+        serial_pipeline(config(learn={"batch_size": 16}), exp_name="run", resume=True)
+
+
+def test_another_seed_is_refused(finished):
+    with pytest.raises(ConfigError, match=r"seed: got 5, but the run in run has seed 0"):
+        serial_pipeline(config(), seed=5, exp_name="run", resume=True)
+
+
+def test_resume_does_not_go_with_a_checkpoint(finished):
+    with pytest.raises(ConfigError, match="leave out load_path"):
+        serial_pipeline(config(), exp_name="run", resume=True, load_path="run/ckpt/ckpt_best.pth.tar")
+
+
+@pytest.mark.parametrize("keep", [0, 10, 1000, 0.5, 0.99])
+def test_a_truncated_point_is_a_named_error(finished, keep):
+    path = finished / POINT
+    data = path.read_bytes()
+    path.write_bytes(data[: keep if keep > 1 or keep == 0 else int(len(data) * keep)])
+    with pytest.raises(CheckpointError, match=r"resume point .* cannot be read, it is damaged"):
+        serial_pipeline(config(), exp_name="run", resume=True)
+
+
+def test_a_checkpoint_in_place_of_a_point_is_a_named_error(finished):
+    shutil.copy(finished / "ckpt" / "ckpt_best.pth.tar", finished / POINT)
+    with pytest.raises(CheckpointError, match="is no resume point"):
+        serial_pipeline(config(), exp_name="run", resume=True)
+
+
+def test_a_full_disk_ends_the_run_with_its_results_and_the_former_point(monkeypatch):
+    real, written = torch.save, []
+
+    def save(content, path):
+        if Path(path).name.startswith("point"):
+            written.append(path)
+            if len(written) == 4:
+                Path(path).write_bytes(b"half")
+                raise OSError(28, "No space left on device")
+        real(content, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", save)
+        with pytest.raises(CheckpointError, match=r"resume point .* cannot be written: .*No space left.*untouched"):
+            serial_pipeline(config(), exp_name="broken", max_train_iter=40)
+    assert result("broken")["train_iter"] > 0 and not list(Path("broken").rglob("*.part"))
+    serial_pipeline(config(), exp_name="broken", max_train_iter=40, resume=True)
+    serial_pipeline(config(), exp_name="straight", max_train_iter=40)
+    assert_equal_runs(Path("straight"), Path("broken"))
+
+
+def test_metrics_written_after_the_point_come_once():
+    made = deep_merge_defaults(config(), {"resume": {"every": 1000.0}})  # a point at the start alone
+    serial_pipeline(made, exp_name="straight", max_train_iter=40)
+    broken_and_resumed(made, [35], max_train_iter=40)
+    assert metrics("straight") == metrics("broken")
+    lines = [json.loads(line) for line in Path("broken/metrics.jsonl").read_text().splitlines()]
+    assert [line["wall_time_s"] for line in lines] == sorted(line["wall_time_s"] for line in lines)
+
+
+def test_an_error_before_the_first_point_leaves_nothing_to_resume():
+    Break.at = 1
+    made = deep_merge_defaults(config(), {"resume": {"enabled": False}})
+    with pytest.raises(Crash):
+        serial_pipeline(made, exp_name="early", max_train_iter=10)
+    with pytest.raises(RunFolderError, match="no run to resume"):
+        serial_pipeline(made, exp_name="early", max_train_iter=10, resume=True)

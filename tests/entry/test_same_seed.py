@@ -1,0 +1,42 @@
+"""Every recipe of `dizoo_configs`, run twice with one seed, gives the same numbers and the same weights."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers import fingerprint, metrics, result
+from tests.test_configs import CONFIGS, SMALL, entry_of, name_of
+
+ITERS = 24  # several collects of every recipe
+PACKAGES = {"box2d": "Box2D", "minatar": "minatar"}  # that a family of recipes needs
+SLOW = {"box2d", "minatar"}  # above a second for two runs
+
+
+def recipe(path):
+    marks = [pytest.mark.system] if path.parts[-4] in SLOW else []
+    return pytest.param(path, id=name_of(path), marks=marks)
+
+
+def run(path, folder, seed=0):
+    """The numbers of one short run: its metrics, its result, and the state of policy and optimiser byte for byte."""
+    policy = entry_of(path)(str(path), seed=seed, max_train_iter=ITERS, exp_name=str(folder), sets=SMALL)
+    ended = {key: value for key, value in result(folder).items() if key != "wall_time_s"}
+    return metrics(folder), ended, fingerprint(policy.learn_mode.state_dict())
+
+
+@pytest.mark.parametrize("path", [recipe(path) for path in CONFIGS])
+def test_a_recipe_with_the_same_seed_gives_the_same_numbers(path, tmp_path):
+    if (family := path.parts[-4]) in PACKAGES:
+        pytest.importorskip(PACKAGES[family], reason=f"recipes of {family} need {PACKAGES[family]}")
+    first_metrics, first_result, first_state = run(path, tmp_path / "first")
+    np.random.random(7), torch.rand(7)  # what happened in the process before must not matter
+    second_metrics, second_result, second_state = run(path, tmp_path / "second")
+    assert first_result["train_iter"] == ITERS
+    assert second_metrics == first_metrics
+    assert second_result == first_result
+    assert second_state == first_state
+
+
+def test_another_seed_gives_other_weights(tmp_path):
+    path = next(path for path in CONFIGS if name_of(path) == "cartpole_dqn")
+    assert run(path, tmp_path / "zero")[2] != run(path, tmp_path / "one", seed=1)[2]
