@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from ding_like.config.checks import at_least, fraction, one_of, optional, positive_fraction
 from ding_like.config.paths import ConfigError
@@ -13,8 +14,8 @@ from ding_like.data import ArrayDict, Block
 from ding_like.model import model_wrap
 from ding_like.policy.base_policy import Policy
 from ding_like.rl_utils.adder import get_nstep_return_data
-from ding_like.rl_utils.loss import huber, masked_mean
-from ding_like.rl_utils.td import q_learning_error
+from ding_like.rl_utils.loss import masked_mean
+from ding_like.rl_utils.td import q_learning_pair
 from ding_like.torch_utils import FlatOptimizer
 from ding_like.utils import POLICY_REGISTRY
 
@@ -62,7 +63,7 @@ class DQNPolicy(Policy):
             raise ConfigError(f"policy.learn.loss is {learn.loss!r}; wanted 'huber' or 'mse'")
         self._double = bool(self._cfg.double)
         self._priority = bool(self._cfg.priority)
-        self._loss = huber if learn.loss == "huber" else lambda td: td * td
+        self._loss = F.huber_loss if learn.loss == "huber" else F.mse_loss
         self._optimizer = FlatOptimizer(
             self._model.parameters(), learn.optimizer, learn.learning_rate, learn.grad_clip_norm
         )
@@ -87,16 +88,23 @@ class DQNPolicy(Policy):
                 _check_bootstrap(data["next_obs"]["action_mask"], data["discount"])
             if self._double:
                 next_action = self._learn_model.forward(data["next_obs"])["logit"].argmax(-1)  # [N]
-        td = q_learning_error(q, data["action"], data["reward"], data["discount"], target_q, next_action)  # [N]
-        loss = masked_mean(self._loss(td), weight=data.get("weight"))
+        taken, wanted = q_learning_pair(
+            q, data["action"], data["reward"], data["discount"], target_q, next_action
+        )  # [N], [N]
+        weight = data.get("weight")
+        if weight is None:  # the mean loss as one operation: half the graph
+            loss = self._loss(taken, wanted)
+        else:
+            loss = masked_mean(self._loss(taken, wanted, reduction="none"), weight=weight)
         grad_norm = self._optimise(self._optimizer, loss)
         self._target_model.update(self._model)
-        td = td.detach()
+        taken = taken.detach()
+        td = wanted - taken
         priority = {"priority": td.abs()} if self._priority else {}  # [N], what the store is told
         return {
             **priority,
             "total_loss": loss.detach(),
-            "q_value": q.detach().gather(-1, data["action"].unsqueeze(-1)).squeeze(-1),
+            "q_value": taken,
             "td_error": td,
             "grad_norm": grad_norm,
             "cur_lr": self._optimizer.param_groups[0]["lr"],

@@ -14,6 +14,7 @@ __all__ = [
     "q_1step_td_data",
     "q_1step_td_error",
     "q_learning_error",
+    "q_learning_pair",
     "q_nstep_td_data",
     "q_nstep_td_error",
     "select",
@@ -48,8 +49,21 @@ def q_learning_error(
         target_action: `[...]`, the online network's greedy action there (double); None takes `target_q`'s
             own.
     """
+    taken, wanted = q_learning_pair(q, action, reward, discount, target_q, target_action)
+    return wanted - taken
+
+
+def q_learning_pair(
+    q: Tensor,
+    action: Tensor,
+    reward: Tensor,
+    discount: Tensor,
+    target_q: Tensor,
+    target_action: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Both sides of `q_learning_error`: `q(action)`, and the target without gradient, `[...]`."""
     _same_shape(action.shape, q=q.shape[:-1], reward=reward.shape, discount=discount.shape)
-    return _target(reward, discount, target_q, target_action) - _pick(q, action)
+    return _pick(q, action), _target(reward, discount, target_q, target_action)
 
 
 def q_1step_td_error(data: q_1step_td_data, gamma: float, criterion: Criterion | None = None) -> Tensor:

@@ -6,6 +6,7 @@ layers.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any
@@ -16,11 +17,20 @@ from torch.optim import optimizer as hooks
 
 from ding_like.utils.registry import suggest
 
+
+def _light(cls: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
+    """The optimiser without the wrappers that import `torch._dynamo` (over a second, for `torch.compile` alone) when
+    one is made, saved or loaded.
+    """
+    names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    return type(cls.__name__, (cls,), {name: inspect.unwrap(getattr(cls, name)) for name in names})
+
+
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "rmsprop": torch.optim.RMSprop,
-    "sgd": torch.optim.SGD,
+    "adam": _light(torch.optim.Adam),
+    "adamw": _light(torch.optim.AdamW),
+    "rmsprop": _light(torch.optim.RMSprop),
+    "sgd": _light(torch.optim.SGD),
 }
 FUSED = ("adam", "adamw")
 
@@ -136,10 +146,13 @@ class FlatOptimizer:
         bookkeeping of `Optimizer.step`, which costs more than the kernel for a small network.
         """
         torch_optimizer = self.torch_optimizer
-        group, state = torch_optimizer.param_groups[0], torch_optimizer.state.get(self._flat)
-        if self._type != "adam" or not state or not group["fused"] or group["amsgrad"] or _has_hooks(torch_optimizer):
+        group, state = torch_optimizer.param_groups[0], torch_optimizer.state[self._flat]
+        if self._type != "adam" or not group["fused"] or group["amsgrad"] or _has_hooks(torch_optimizer):
             torch_optimizer.step()
             return
+        if not state:
+            state["step"] = torch.zeros((), dtype=torch.float32, device=self._flat.device)
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(self._grad), torch.zeros_like(self._grad)
         beta1, beta2 = group["betas"]
         with torch.no_grad():
             state["step"] += 1
