@@ -46,6 +46,7 @@ class SyncLoop:
     result: dict[str, Any] = field(default_factory=dict)
     points: ResumePoints | None = None
     _best: float = float("-inf")
+    _round: int = 0  # most gradient steps of a round so far
     _logged_at: int = 0
     _logged_episodes: int = 0
 
@@ -77,7 +78,7 @@ class SyncLoop:
                 self._start()
             else:
                 set_rng_state(rng)
-            self._run()
+            self._run(resumed=rng is not None)
             self.learner.call_hook("after_run")
         finally:
             gc.unfreeze()
@@ -88,34 +89,51 @@ class SyncLoop:
         if size > 0:
             collector.collect(self.parts.store.push, n_sample=min(size, self.max_env_step), random=True)
 
-    def _run(self) -> None:
-        learner, collector, store, points = self.learner, self.parts.collector, self.parts.store, self.points
-        learn = self.parts.cfg.policy.learn
-        updates, batch_size = int(learner.policy.get_attribute("updates")), int(learn.batch_size)
+    def _run(self, resumed: bool) -> None:
+        learner, collector, points, whole = self.learner, self.parts.collector, self.points, True
         while True:
-            learner.call_hook("before_collect")
+            if not resumed:  # the point was written after those of its round
+                learner.call_hook("before_collect")
+            resumed = False
             if self.reason is not None or self._limit_reached():
                 break
-            if points is not None and points.due:
+            if points is not None and (points.due or learner.train_iter + self._round >= self.max_train_iter):
                 points.write()
-            collector.collect(store.push)
-            for batch in store.batches(updates, batch_size):
-                info = learner.train(batch, collector.envstep)
-                if "priority" in info:
-                    store.update(batch["index"], info["priority"])
-                if learner.train_iter >= self.max_train_iter or info.get("stop_updates"):
-                    break
+            collector.collect(self.parts.store.push)
+            whole = self._train()
             self._log_collect()
             self.progress.update(collector.envstep, learner.train_iter)
-        if points is not None:
+        if points is not None and whole:  # a round cut short cannot be gone on with: the point before it counts
             points.write()  # before the last evaluation, which a run with a larger limit would not make here
         if self._evaluation.evaluated_at != learner.train_iter:
             self.evaluate()
         if learner.train_iter == 0 and self.max_train_iter > 0:
             get_logger().warning(
-                f"no gradient step was taken: {store.count} items were collected in {collector.envstep} env steps, a "
-                f"batch is {batch_size}; raise --env-step, or lower policy.learn.batch_size or policy.nstep"
+                f"no gradient step was taken: {self.parts.store.count} items were collected in {collector.envstep} env "
+                f"steps, a batch is {self.parts.cfg.policy.learn.batch_size}; raise --env-step, or lower "
+                "policy.learn.batch_size or policy.nstep"
             )
+
+    def _train(self) -> bool:
+        """The gradient steps of one round. Returns whether the limit left none of them out."""
+        learner, store, start = self.learner, self.parts.store, self.learner.train_iter
+        updates, size = int(learner.policy.get_attribute("updates")), int(self.parts.cfg.policy.learn.batch_size)
+        batches = iter(store.batches(updates, size))
+        for batch in batches:
+            info = learner.train(batch, self.parts.collector.envstep)
+            if "priority" in info:
+                store.update(batch["index"], info["priority"])
+            elif getattr(store, "priority", False):
+                raise ValueError(
+                    f"policy.priority is True, but _forward_learn of policy '{self.parts.cfg.policy.type}' returns no "
+                    "'priority' [N] for the replay buffer; return one (the absolute TD error), or set it to False"
+                )
+            if learner.train_iter >= self.max_train_iter:
+                return next(batches, None) is None
+            if info.get("stop_updates"):
+                break
+        self._round = max(self._round, learner.train_iter - start)
+        return True
 
     def evaluate(self) -> dict[str, Any]:
         """One evaluation: log it, keep the best checkpoint, look for the stop value. Returns its result."""

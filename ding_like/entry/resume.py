@@ -8,6 +8,7 @@ wait for their n-step future, counters, hooks, and how far the metrics were writ
 from __future__ import annotations
 
 import os
+import pickle
 import platform
 import re
 import time
@@ -70,7 +71,14 @@ class ResumePoints:
             self.path.parent.mkdir(exist_ok=True)
         except OSError as err:
             raise CheckpointError(f"resume point {self.path} cannot be written: {err}") from err
-        write_file(self.path, {"format": FORMAT, "versions": versions(), "state": pack(state)}, "resume point")
+        try:
+            packed = pack(state)
+        except ValueError as err:
+            raise CheckpointError(
+                f"resume point {self.path} cannot be written: {err}. What a state_dict gives must be plain types, "
+                "arrays or objects that can be pickled; or set resume.enabled=False"
+            ) from err
+        write_file(self.path, {"format": FORMAT, "versions": versions(), "state": packed}, "resume point")
         end = time.perf_counter()
         self._next = end + max(self._every, (end - start) * (1 / self._share - 1))
 
@@ -136,11 +144,18 @@ def read_point(path: Path) -> dict[str, Any]:
     Raises CheckpointError for a damaged file, or another kind of file.
     """
     content = read_file(path, FORMAT, "resume point")
-    for name, then in content["versions"].items():
+    try:
+        told, state = dict(content["versions"]), unpack(content["state"])
+    except (LookupError, AttributeError, ImportError, TypeError, ValueError, pickle.UnpicklingError, EOFError) as err:
+        raise CheckpointError(
+            f"resume point {path} cannot be read: {type(err).__name__}: {err}; a class of yours that it names must be "
+            "importable as it was"
+        ) from err
+    for name, then in told.items():
         now = versions().get(name)
         if now != then:
             get_logger().warning(f"not exact: the run was written by {name} {then}, this is {now}")
-    return unpack(content["state"])
+    return state
 
 
 def versions() -> dict[str, str]:

@@ -1,6 +1,5 @@
 """The folder of one run: its config, result and checkpoints."""
 
-import errno
 import json
 import math
 import os
@@ -12,7 +11,7 @@ from typing import Any
 
 import ding_like
 from ding_like.config import save_config
-from ding_like.utils.log import RunFolderError, get_logger
+from ding_like.utils.log import RunFolderError, disk_remedy, get_logger
 
 CONFIG_FILE = "total_config.yaml"
 RESULT_FILE = "result.json"
@@ -33,6 +32,8 @@ class RunFolder:
         RunFolderError: the folder exists (`on_exists='error'`) or cannot be made.
     """
 
+    _held: int | None = None
+
     def __init__(self, exp_name: str | Path, on_exists: str = "number") -> None:
         if not Path(exp_name).name:
             raise ValueError(f"exp_name: got {str(exp_name)!r}, wanted the path of a new folder for the run")
@@ -41,13 +42,38 @@ class RunFolder:
         self.path = _make_folder(Path(os.path.expanduser(exp_name)), on_exists)
         with _explained(self.path):
             (self.path / CKPT_DIR).mkdir()
+        self._lock()
 
     @classmethod
     def existing(cls, path: Path) -> "RunFolder":
         """The folder of a run that is resumed."""
         folder = object.__new__(cls)
         folder.path = path
+        folder._lock()
         return folder
+
+    def _lock(self) -> None:
+        """Keep other processes from resuming this run while it runs; the system lifts the lock with the process."""
+        try:
+            import fcntl
+        except ImportError:  # Windows has another way, which folders do not know
+            return
+        self._held = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._held)
+            raise RunFolderError(
+                f"the run in {self.path} is running in another process; wait for its end, or stop it, to resume it"
+            ) from None
+        except OSError:  # some network file systems know no locks
+            pass
+
+    def close(self) -> None:
+        """Lift the lock."""
+        held, self._held = self._held, None
+        if held is not None:
+            os.close(held)
 
     @property
     def ckpt_best(self) -> Path:
@@ -130,13 +156,9 @@ def _explained(path: Path, what: str = "run folder") -> Iterator[None]:
     except RunFolderError:
         raise
     except OSError as error:
-        raise RunFolderError(f"{what} {path} cannot be written: {error.strerror or error}; {_remedy(error)}") from error
-
-
-def _remedy(error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return "free some space, or give the run an exp_name on another disk"
-    return "give the run another exp_name"
+        raise RunFolderError(
+            f"{what} {path} cannot be written: {error.strerror or error}; {disk_remedy(error)}"
+        ) from error
 
 
 def _finite(value: float | None) -> float | None:

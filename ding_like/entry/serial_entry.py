@@ -63,11 +63,11 @@ def serial_pipeline(
     """
     cfg = full_config(input_cfg, sets, exp_name, own_model=model is not None)
     setup_console()
-    point = _read_point(cfg, seed, load_path, model) if resume else None
+    point = _read_point(cfg, seed, load_path, model, on_exists) if resume else None
     seed = choose_seed(cfg, seed if point is None else point[1]["seed"])
     with sigterm_raises(), exit_is_an_error(), torch_threads(int(cfg.torch_threads)):
         set_global_seed(seed)
-        parts = build(cfg, seed, env_setting, model)
+        parts, checkpoints = build(cfg, seed, env_setting, model), None
         try:
             if load_path is not None:
                 _warm_start(parts, load_path)
@@ -77,18 +77,26 @@ def serial_pipeline(
             _run(parts, checkpoints, folder, max_train_iter, max_env_step, None if point is None else point[1])
         finally:
             parts.close()
+            if checkpoints is not None and checkpoints.folder is not None:
+                checkpoints.folder.close()
     return parts.policy
 
 
-def _read_point(cfg: CfgDict, seed: int | None, load_path: str | None, model: Any) -> tuple[Path, dict[str, Any]]:
+def _read_point(
+    cfg: CfgDict, seed: int | None, load_path: str | None, model: Any, on_exists: str
+) -> tuple[Path, dict[str, Any]]:
     """The folder and the state of the run to resume."""
+    if on_exists == "error":
+        raise ConfigError("on_exists='error' (--on-exists) has no meaning with resume, which wants the folder to exist")
     if load_path is not None:
         raise ConfigError("resume goes on from a run's own resume point; leave out load_path (--load-path)")
     path = find_point(cfg.exp_name)
     folder = path.parents[2]
     check_same_config(cfg, full_config(str(folder / CONFIG_FILE), own_model=model is not None), folder)
     state = read_point(path)
-    if seed not in (None, 0, state["seed"]):
+    if seed == 0 and state["seed"] != 0:
+        get_logger().info(f"seed: the run in {folder} goes on with its own, {state['seed']}")
+    elif seed not in (None, state["seed"]):
         raise ConfigError(f"seed: got {seed}, but the run in {folder} has seed {state['seed']}; leave it out to resume")
     return folder, state
 
@@ -127,8 +135,10 @@ def _run(
     else:
         _load(state, parts, learner, loop, folder)
         start -= state["logger"]["elapsed"]
-    resumed = None if state is None else state["logger"]
-    with Logger(folder.path, resume=resumed) as logger, Progress(max_env_step, max_train_iter) as progress:
+    logged, rng = (None, None) if state is None else (state["logger"], state["rng"])
+    if state is not None:
+        state.clear()  # a replay would be held twice
+    with Logger(folder.path, resume=logged) as logger, Progress(max_env_step, max_train_iter) as progress:
         loop.logger = learner.logger = logger
         loop.progress = progress
         loop.points = ResumePoints(folder.path, cfg.resume, lambda: run_state(parts, learner, loop, logger))
@@ -145,7 +155,7 @@ def _run(
             )
 
         try:
-            loop.run(None if state is None else state["rng"])
+            loop.run(rng)
             save("last")
         except BaseException as err:
             _try_after(err, lambda: save("last"), save_result)

@@ -88,7 +88,7 @@ class _Reader(pickle.Unpickler):
 
 def _bare(env: Any) -> Any:
     inner = getattr(env, "unwrapped", env)
-    return inner.env if isinstance(inner, EnvAdapter) else inner
+    return getattr(inner.env, "unwrapped", inner.env) if isinstance(inner, EnvAdapter) else inner
 
 
 def _kind(env: Any) -> str | None:

@@ -113,15 +113,21 @@ def _checked_recipe(content: Mapping[str, Any], path: str | os.PathLike) -> dict
 
 
 def _policy_class(recipe: Mapping[str, Any], path: str | os.PathLike) -> type[Policy]:
+    missing: ImportError | None = None
+    for name in recipe["import_names"]:
+        try:
+            import_modules([name])
+        except ImportError as err:  # the program may have registered the policy by another way
+            missing = missing or err
     try:
-        import_modules(recipe["import_names"])
         return POLICY_REGISTRY.get(recipe["policy"])
-    except (ImportError, LookupError) as err:
+    except LookupError as unknown:
+        reason = missing or unknown
         modules = ", ".join(recipe["import_names"]) or "none, as it was registered in the program that trained it"
         raise CheckpointError(
-            f"checkpoint {path}: its policy '{recipe['policy']}' is not known here: {err} It names the modules: "
+            f"checkpoint {path}: its policy '{recipe['policy']}' is not known here: {reason} It names the modules: "
             f"{modules}. Import the module that registers it first, or put it on the path."
-        ) from err
+        ) from reason
 
 
 def _shapes(recipe: Mapping[str, Any]) -> dict[str, Any]:

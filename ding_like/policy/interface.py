@@ -113,11 +113,12 @@ def _leaf_batch(leaf: Mapping[str, Any], obs: Any, batched: bool, path: str) -> 
         raise ValueError(f"{path} has shape {array.shape}; wanted {given}{hint}")
     if not np.can_cast(array.dtype, dtype, "same_kind"):
         raise ValueError(f"{path} has dtype {array.dtype}; wanted {leaf['dtype']}")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"{path} is not finite; wanted numbers, got NaN or infinity")
     if "n" in leaf:
         array = _from_zero(leaf, array, path)
-    array = array.astype(dtype, copy=False)
+    with np.errstate(over="ignore"):
+        array = array.astype(dtype, copy=False)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"{path} is not finite in {dtype}; wanted numbers, got NaN or infinity")
     return array if batched else array[None]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ding_like.data import tree_leaves
-from ding_like.utils.log import get_logger
+from ding_like.utils.log import disk_remedy, get_logger
 
 FORMAT = "ding_like checkpoint"
 # What zipfile and torch raise at bytes of every kind.
@@ -66,7 +66,9 @@ def write_file(path: str | os.PathLike, content: dict[str, Any], what: str) -> N
     except (OSError, RuntimeError) as err:
         # torch's own writer tells a short write in words of its source code
         reason = str(err) if isinstance(err, OSError) else f"is the disk full? ({str(err).splitlines()[0]})"
-        raise CheckpointError(f"{what} {path} cannot be written: {reason}; {what}s of before are untouched") from err
+        raise CheckpointError(
+            f"{what} {path} cannot be written: {reason}; {what}s of before are untouched. {disk_remedy(err)}"
+        ) from err
     finally:  # also where a second Ctrl-C ends the writing
         part.unlink(missing_ok=True)
 

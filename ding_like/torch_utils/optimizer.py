@@ -207,4 +207,5 @@ class FlatOptimizer:
                         f"the optimiser state '{key}' holds {value.numel()} numbers; this model has "
                         f"{self._flat.numel()} parameters"
                     )
-        self.torch_optimizer.load_state_dict({key: value for key, value in state.items() if key != "type"})
+        kept = {key: value for key, value in state.items() if key != "type"}
+        self.torch_optimizer.load_state_dict(deepcopy(kept))  # torch would go on with the very tensors of the state

@@ -16,21 +16,21 @@ ARRAY, BYTES, OBJECT, TENSOR = "@array", "@bytes", "@object", "@tensor"
 KINDS = "biufc"  # dtypes whose bytes are their value
 
 
-def pack(state: Any) -> Any:
+def pack(state: Any, path: str = "state") -> Any:
     """`state` in dictionaries, lists, tuples, plain types and CPU tensors alone, so that it loads with `weights_only`.
 
     Arrays become tensors over the same memory: nothing is copied, so write before going on. An OrderedDict (a network's
     state) comes back as a dict. Other objects are pickled.
 
-    Raises what pickling raises for an object that cannot be.
+    Raises ValueError naming (from `path` on) an object that cannot be.
     """
     if type(state) in PLAIN or type(state) is torch.Size:
         return state
     if type(state) in (dict, OrderedDict) and not any(isinstance(key, str) and key.startswith("@") for key in state):
         if all(type(key) in PLAIN for key in state):
-            return {key: pack(value) for key, value in state.items()}
+            return {key: pack(value, f"{path}.{key}") for key, value in state.items()}
     elif type(state) in (list, tuple):
-        return type(state)(pack(value) for value in state)
+        return type(state)(pack(value, f"{path}[{i}]") for i, value in enumerate(state))
     elif type(state) is np.ndarray and state.dtype.kind in KINDS:
         flat = np.ascontiguousarray(state).reshape(-1).view(np.uint8)
         return {ARRAY: _tensor(flat), "dtype": state.dtype.str, "shape": list(state.shape)}
@@ -38,7 +38,11 @@ def pack(state: Any) -> Any:
         return {BYTES: _tensor(np.frombuffer(state, np.uint8))}
     elif type(state) is torch.Tensor:
         return {TENSOR: state.detach().cpu()}
-    return {OBJECT: _tensor(np.frombuffer(cloudpickle.dumps(state), np.uint8))}
+    try:
+        pickled = cloudpickle.dumps(state)
+    except Exception as err:  # whatever an object of the user's raises there
+        raise ValueError(f"{path} is a {type(state).__name__}, which cannot be pickled: {err}") from err
+    return {OBJECT: _tensor(np.frombuffer(pickled, np.uint8))}
 
 
 def unpack(packed: Any) -> Any:

@@ -1,8 +1,10 @@
 """The package's log (standard `logging` under `ding_like`, to stderr) and the metrics of a run."""
 
+import errno
 import json
 import logging
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +23,13 @@ _warned: set[str] = set()
 
 class RunFolderError(OSError):
     """A run folder that cannot be made or written; says which, why and what to do."""
+
+
+def disk_remedy(error: Exception) -> str:
+    """What to do where a file of a run cannot be written."""
+    if isinstance(error, OSError) and error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return "give the run another exp_name"
+    return "free some space, or give the run an exp_name on another disk"
 
 
 def get_logger(name: str = "ding_like") -> logging.Logger:
@@ -143,6 +152,8 @@ class Logger:
                 self._events.flush()
             except OSError as error:
                 self._drop_tensorboard(error)
+        if self._file is not None:
+            os.fsync(self._file.fileno())  # a machine that goes down must not leave less than the point counts on
         return {
             "metrics_bytes": 0 if self._run_dir is None else (self._run_dir / METRICS_FILE).stat().st_size,
             "elapsed": time.perf_counter() - self._start,

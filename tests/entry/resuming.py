@@ -45,7 +45,7 @@ def last_point(folder):
     state = unpack(read_file(folder / POINT, FORMAT, "resume point")["state"])
     del state["logger"], state["collector"]["env"]["envs"]
     state["evaluator"].pop("envs", None)
-    return dict(_leaves(state))
+    return {path: leaf for path, leaf in _leaves(state) if not path.endswith(".elapsed")}
 
 
 def assert_equal_runs(one, other):

@@ -1,7 +1,10 @@
 """Exact resume: a run that breaks off and is resumed ends as one never stopped; what cannot be exact says so."""
 
 import json
+import random
 import shutil
+import threading
+import weakref
 from pathlib import Path
 
 import gymnasium
@@ -11,11 +14,14 @@ import torch
 from gymnasium import spaces
 
 from ding_like.config import ConfigError, deep_merge_defaults
-from ding_like.entry import serial_pipeline
+from ding_like.entry import resume, serial_entry, serial_pipeline
 from ding_like.entry.resume import POINT
+from ding_like.entry.run_folder import RunFolder
+from ding_like.policy.dqn import DQNPolicy
 from ding_like.torch_utils.checkpoint import CheckpointError
-from ding_like.utils import ENV_REGISTRY, HOOK_REGISTRY
+from ding_like.utils import ENV_REGISTRY, HOOK_REGISTRY, POLICY_REGISTRY
 from ding_like.utils.log import RunFolderError
+from ding_like.worker import LearnerHook
 from tests.entry.resuming import OFTEN, Break, Crash, assert_equal_runs, broken_and_resumed, last_point
 from tests.helpers import metrics, result, single, tiny_config
 
@@ -25,6 +31,8 @@ pytestmark = pytest.mark.usefixtures("in_tmp")
 @pytest.fixture(autouse=True)
 def _hook():
     HOOK_REGISTRY.register("break", Break)
+    HOOK_REGISTRY.register("draws", Draws)
+    ENV_REGISTRY.register("masked_parts", MaskedParts)
     Break.at = None
 
 
@@ -51,6 +59,77 @@ def on_policy(**policy):
     return deep_merge_defaults(made, {"resume": OFTEN})
 
 
+class Draws(LearnerHook):
+    """Its numbers come from the global generators and go with its own count."""
+
+    def __init__(self, position):
+        self.position, self.count = position, 0
+
+    def __call__(self, learner):
+        self.count += 1
+        x, y = float(torch.rand(1)), np.random.rand() + random.random()
+        last = float(learner.last.get("total_loss", 0.0))
+        learner.logger.log({"x": x, "y": y, "n": self.count, "last": last}, 0, learner.train_iter, self.position)
+
+    def state_dict(self):
+        return {"count": self.count}
+
+    def load_state_dict(self, state):
+        self.count = state["count"]
+
+
+def hooked():
+    hooks = [
+        *({"type": "draws", "position": at} for at in ("before_collect", "before_iter", "after_iter", "after_eval")),
+        {"type": "evaluation", "freq": 50, "unit": "env_step"},
+        {"type": "checkpoint", "freq": 3, "keep": 2},
+        {"type": "early_stop", "patience": 100},
+        {"type": "lr_schedule", "kind": "cosine", "decay": 200, "warmup": 20},
+        {"type": "break"},
+    ]
+    made = config()
+    made["policy"]["learn"]["learner"]["hooks"] = hooks
+    return made
+
+
+def prioritised():
+    other = {"replay_buffer": {"replay_buffer_size": 60, "alpha_end": 0.3, "anneal_step": 50}}
+    return config(nstep=3, priority=True, other=other, learn={"optimizer": "rmsprop"})
+
+
+def masked():
+    return config(env_type="masked_parts", priority=True)
+
+
+class MaskedParts(gymnasium.Env):
+    """A Dict of a vector, a Discrete number that starts at 1, a Tuple, and a mask; 9 steps."""
+
+    observation_space = spaces.Dict(
+        {
+            "x": spaces.Box(-1, 1, (2,), np.float64),
+            "n": spaces.Discrete(4, start=1),
+            "pair": spaces.Tuple([spaces.Box(0, 255, (3,), np.uint8), spaces.MultiBinary(2)]),
+            "action_mask": spaces.MultiBinary(3),
+        }
+    )
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self._obs(), {}
+
+    def step(self, action):
+        self.t += 1
+        return self._obs(), float(action), self.t == 9, False, {}
+
+    def _obs(self):
+        rng = self.np_random
+        mask = np.array([1, rng.integers(2), rng.integers(2)], np.int8)
+        pair = (rng.integers(0, 256, 3).astype(np.uint8), rng.integers(0, 2, 2).astype(np.int8))
+        return {"x": rng.uniform(-1, 1, 2), "n": int(rng.integers(1, 5)), "pair": pair, "action_mask": mask}
+
+
 def schedules():
     learn = {"lr_schedule": {"type": "linear", "decay": 300}, "target_theta": None, "target_update_freq": 7}
     return config(nstep=3, random_collect_size=20, norm_obs={"use_norm": True}, learn=learn)
@@ -71,10 +150,13 @@ CASES = {
         lambda: deep_merge_defaults(on_policy(), {"env_manager": {"type": "vector"}}),
         [6, 19],
     ),
-    "dqn, native columns, 3-step": (
+    "dqn, native columns": (
         lambda: deep_merge_defaults(config(nstep=1), {"env_manager": {"type": "vector"}}),
         [13, 30],
     ),
+    "dqn, prioritised, 3-step, a replay that wraps": (prioritised, [13, 30]),
+    "dqn, hooks that count, draw, save and schedule": (hooked, [13, 30]),
+    "dqn, nested observations with a mask": (masked, [9]),
 }
 
 
@@ -108,24 +190,70 @@ def test_writing_resume_points_changes_nothing():
     assert (Path("with") / POINT).is_file() and not (Path("without") / POINT).exists()
 
 
-def test_global_generators_go_on_where_they_stood():
-    from ding_like.worker import LearnerHook
+def test_a_limit_inside_a_round_can_be_gone_on_from_exactly():
+    make = lambda: config(learn={"update_per_collect": 4})  # noqa: E731
+    serial_pipeline(make(), exp_name="straight", max_train_iter=40)
+    for limit in (18, 19, 24, 40):
+        serial_pipeline(make(), exp_name="longer", max_train_iter=limit, resume=limit > 18)
+        assert result("longer")["train_iter"] == limit
+    assert_equal_runs(Path("straight"), Path("longer"))
 
-    class Draw(LearnerHook):
-        position = "before_iter"
+
+def test_the_replay_of_the_point_is_not_held_beside_the_runs_own(monkeypatch):
+    serial_pipeline(config(), exp_name="run", max_train_iter=8)
+    seen = []
+    real = resume.read_point
+
+    def spy(path):
+        state = real(path)
+        seen.append(weakref.ref(state["store"]["ring"]["fields"]["obs"]))
+        return state
+
+    class Look(LearnerHook):
+        position = "before_collect"
 
         def __call__(self, learner):
-            learner.logger.log({"x": float(torch.rand(1)), "y": np.random.rand()}, 0, learner.train_iter, "drawn")
+            assert seen[0]() is None
 
-    HOOK_REGISTRY.register("draw", Draw)
-    made = deep_merge_defaults(
-        config(), {"policy": {"learn": {"learner": {"hooks": [{"type": "draw"}, {"type": "break"}]}}}}
-    )
-    serial_pipeline(made, exp_name="straight", max_train_iter=20)
-    broken_and_resumed(made, [11], max_train_iter=20)
-    assert_equal_runs(Path("straight"), Path("broken"))
-    drawn = [line["x"] for line in metrics("broken") if line["section"] == "drawn"]
-    assert len(set(drawn)) == len(drawn) == 20
+    monkeypatch.setattr(serial_entry, "read_point", spy)
+    monkeypatch.setattr(Break, "__call__", Look.__call__)
+    serial_pipeline(config(), exp_name="run", max_train_iter=16, resume=True)
+    assert seen
+
+
+def test_a_run_in_another_process_is_not_resumed_beside_it():
+    serial_pipeline(config(), exp_name="run", max_train_iter=8)
+    folder = RunFolder.existing(Path("run"))
+    with pytest.raises(RunFolderError, match=r"run in run is running in another process"):
+        serial_pipeline(config(), exp_name="run", max_train_iter=16, resume=True)
+    folder.close()
+    serial_pipeline(config(), exp_name="run", max_train_iter=16, resume=True)
+
+
+def test_a_state_that_cannot_be_written_is_named_by_its_path():
+    class Locked(Draws):
+        def state_dict(self):
+            return {"lock": threading.Lock()}
+
+    HOOK_REGISTRY.register("locked", Locked)
+    made = config()
+    made["policy"]["learn"]["learner"]["hooks"] = [{"type": "locked", "position": "after_iter"}]
+    with pytest.raises(
+        CheckpointError, match=r"state\.learner\.hooks\[\d\]\.state\.lock is a lock, which cannot be pickled"
+    ):
+        serial_pipeline(made, exp_name="run", max_train_iter=8)
+
+
+def test_a_priority_that_the_policy_does_not_return_is_missed():
+    class Silent(DQNPolicy):
+        def _forward_learn(self, data):
+            info = super()._forward_learn(data)
+            del info["priority"]
+            return info
+
+    POLICY_REGISTRY.register("silent", Silent)
+    with pytest.raises(ValueError, match=r"_forward_learn of policy 'silent' returns no 'priority'"):
+        serial_pipeline(config(policy_type="silent", priority=True), exp_name="run", max_train_iter=8)
 
 
 class Trace(gymnasium.Env):

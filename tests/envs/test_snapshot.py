@@ -41,6 +41,7 @@ def test_restored_envs_go_on_as_the_originals(env_id):
     assert played(envs, 120) == played(back, 120)
 
 
+@pytest.mark.system  # importing these takes a second
 @pytest.mark.parametrize(
     "cfg",
     [
@@ -194,3 +195,36 @@ def test_a_foreign_env_behind_the_adapter_comes_back():
     env.reset(), env.step(0), env.step(0)
     [back] = restore([wrap_env(Old())], snapshot([env]))
     assert back.step(0)[0][0] == 3
+
+
+def test_wrappers_of_an_old_gym_env_with_a_state_of_its_own_keep_theirs():
+    gym = pytest.importorskip("gym")
+
+    class Env(gym.Env):
+        observation_space = gym.spaces.Box(0, 99, (1,), np.float32)
+        action_space = gym.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            self.t = 0
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            self.t += 1
+            return np.full(1, self.t, np.float32), 1.0, False, False, {}
+
+        def get_state(self):
+            return self.t
+
+        def set_state(self, state):
+            self.t = state
+
+    def make():
+        return wrap_env(gym.wrappers.TimeLimit(Env(), 10))
+
+    env = make()
+    env.reset(seed=0)
+    for _ in range(6):
+        env.step(0)
+    [back] = restore([make()], snapshot([env]))
+    steps = [back.step(0) for _ in range(4)]
+    assert [float(s[0][0]) for s in steps] == [7, 8, 9, 10] and [s[3] for s in steps] == [False, False, False, True]

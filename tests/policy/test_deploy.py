@@ -239,18 +239,20 @@ def test_a_damaged_recipe_is_named(tmp_path, changes, says):
 
 
 def test_an_unknown_policy_names_the_modules_it_came_from(tmp_path):
-    policy, _, _ = made()
-    path = saved(policy, tmp_path / "a.pth.tar", dict(import_names=["my_missing_module"]))
-    with pytest.raises(CheckpointError, match="policy 'dqn' is not known here: import_names entry 'my_missing_module'"):
-        load_policy(path)
     cls = POLICY_REGISTRY.register("of_a_script")(type("OfAScript", (DQNPolicy,), {"__module__": "__main__"}))
-    path = saved(made("of_a_script", cls=cls)[0], tmp_path / "b.pth.tar")
-    assert type(load_policy(path)) is cls
+    policy = made("of_a_script", cls=cls)[0]
+    path = saved(policy, tmp_path / "b.pth.tar")
+    named = saved(policy, tmp_path / "a.pth.tar", dict(import_names=["my_missing_module"]))
+    assert type(load_policy(path)) is type(load_policy(named)) is cls  # it is known, however it came to be
     del POLICY_REGISTRY._entries["of_a_script"]
     with pytest.raises(
         CheckpointError, match=r"no policy is called 'of_a_script'.*Import the module that registers it"
     ):
         load_policy(path)
+    with pytest.raises(
+        CheckpointError, match="'of_a_script' is not known here: import_names entry 'my_missing_module'"
+    ):
+        load_policy(named)
 
 
 def test_another_device_is_refused(tmp_path):

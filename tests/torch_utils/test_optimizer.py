@@ -289,3 +289,17 @@ def test_state_of_another_type_of_optimiser_is_refused_by_name(kind, other):
         FlatOptimizer(net().parameters(), other).load_state_dict(state)
     with pytest.raises(ValueError, match="state is of type None"):
         FlatOptimizer(net().parameters(), kind).load_state_dict({"state": {}, "param_groups": []})
+
+
+def test_training_leaves_a_state_that_was_loaded_as_it_was():
+    model = nn.Linear(3, 2)
+    optimizer = FlatOptimizer(model.parameters(), "adam", 0.1)
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    state = copy.deepcopy(optimizer.state_dict())
+    before = copy.deepcopy(state)
+    optimizer.load_state_dict(state)
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    for key, value in before["state"][0].items():
+        assert torch.equal(value, state["state"][0][key]), key

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ding_like.data import ArrayDict, Block, tree_cat, tree_index, tree_leaves, tree_map
+from ding_like.utils.seed import episode_seed
 from ding_like.worker.collector.slab import NonFiniteError, Slab
 
 Sink = Callable[[Any], int]
@@ -188,7 +189,7 @@ class SampleCollector:
             self._env.load_state_dict(state["env"])
             self.not_exact = self._env.not_exact
         elif self._started:
-            self._env.launch(self._seed)
+            self._env.launch(episode_seed(self._seed, "collect/restart", 0, self.envstep))
         if self.not_exact is not None and self._started:
             self._slab.cut(state["ready_obs"])
             self._policy.reset()

@@ -101,12 +101,12 @@ class Learner:
         return info
 
     def state_dict(self) -> dict[str, Any]:
-        """Counters, and the name and state of every hook in the order they were added."""
+        """Counters, what the policy returned last, name and state of every hook in the order they were added."""
         hooks = [
             {"type": type(hook).__name__, "state": hook.state_dict() if hasattr(hook, "state_dict") else None}
             for hook in self.hooks
         ]
-        return {"train_iter": self.train_iter, "envstep": self.envstep, "hooks": hooks}
+        return {"train_iter": self.train_iter, "envstep": self.envstep, "last": self.last, "hooks": hooks}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore `state_dict`. Raises ValueError where it was saved with other hooks."""
@@ -119,7 +119,7 @@ class Learner:
         for hook, entry in zip(self.hooks, state["hooks"]):
             if hasattr(hook, "load_state_dict"):
                 hook.load_state_dict(entry["state"])
-        self.train_iter, self.envstep = int(state["train_iter"]), int(state["envstep"])
+        self.train_iter, self.envstep, self.last = int(state["train_iter"]), int(state["envstep"]), dict(state["last"])
 
     def _to_device(self, x: Any) -> Any:
         return x.to(self._device, non_blocking=True) if isinstance(x, torch.Tensor) else x
