@@ -43,7 +43,7 @@ TOP_CONFIG: dict = dict(
     resume=dict(
         enabled=True,  # write resume points, from which --resume goes on
         every=20.0,  # seconds between them, at least; 0 writes one a round of the loop
-        share=0.01,  # largest share of the run's time that writing them takes; they come less often where it would
+        share=0.01,  # largest share of the time for those between start and end; they come less often instead
     ),
     torch_threads=1,  # threads of torch's kernels; small networks are fastest with one
     env_manager=dict(

@@ -40,6 +40,7 @@ class _Count(click.ParamType):
 
 
 def _run_serial(config: str, seeds: tuple[int | None, ...], sets: tuple[str, ...], options: dict[str, Any]) -> None:
+    from ding_like.entry.resume import points_of
     from ding_like.entry.serial_entry import serial_pipeline
 
     names = {"env_step": "max_env_step", "train_iter": "max_train_iter"}
@@ -51,7 +52,11 @@ def _run_serial(config: str, seeds: tuple[int | None, ...], sets: tuple[str, ...
         exp_name = full_config(config, sets=sets).exp_name
     for seed in seeds:
         folder = exp_name if len(seeds) == 1 else os.path.join(exp_name, f"seed_{seed}")
-        serial_pipeline(config, seed=seed, sets=sets, exp_name=folder, **options)
+        if len(seeds) > 1 and options.get("resume") and not points_of(folder):
+            click.echo(f"{folder}: there is no run to resume, so it starts", err=True)
+            serial_pipeline(config, seed=seed, sets=sets, exp_name=folder, **{**options, "resume": False})
+        else:
+            serial_pipeline(config, seed=seed, sets=sets, exp_name=folder, **options)
 
 
 def _run_eval(

@@ -87,6 +87,7 @@ def run_state(parts: Any, learner: Any, loop: Any, logger: Any) -> dict[str, Any
     """The state of a run between two rounds of its loop; refers to live memory."""
     return {
         "seed": parts.seed,
+        "config": to_plain(parts.cfg),
         "policy": parts.policy.learn_mode.state_dict(),
         "acting": parts.policy.run_state_dict(),
         "collector": parts.collector.state_dict(),
@@ -122,20 +123,41 @@ def load_run_state(state: Mapping[str, Any], parts: Any, learner: Any, loop: Any
         parts.store.cut()
 
 
-def find_point(exp_name: str | os.PathLike) -> Path:
-    """The newest resume point of the runs `<exp_name>`, `<exp_name>_1`, ...
-
-    Raises RunFolderError where there is none.
-    """
-    wanted = Path(os.path.expanduser(exp_name))
+def points_of(exp_name: str | os.PathLike) -> list[Path]:
+    """The resume points of the runs `<exp_name>`, `<exp_name>_1`, ..., the newest first."""
+    wanted = Path(os.path.abspath(os.path.expanduser(exp_name)))
     numbered = re.compile(re.escape(wanted.name) + r"(_\d+)?")
-    found = [p / POINT for p in wanted.parent.glob("*") if numbered.fullmatch(p.name) and (p / POINT).is_file()]
-    if not found:
+    siblings = wanted.parent.iterdir() if wanted.parent.is_dir() else ()
+    found = [p / POINT for p in siblings if numbered.fullmatch(p.name) and (p / POINT).is_file()]
+    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+def find_run(cfg: Mapping[str, Any], seed: int | None) -> tuple[Path, dict[str, Any]]:
+    """Folder and state of the newest run of `cfg.exp_name` that has this config and, unless it is None, this seed.
+
+    Raises RunFolderError where there is no run at all, ConfigError naming what differs where none fits, CheckpointError
+    for a point that cannot be read.
+    """
+    candidates, told = points_of(cfg["exp_name"]), []
+    for path in candidates:
+        folder = Path(os.path.relpath(path.parents[2]))
+        state = read_point(path)
+        differ = list(_differences(state["config"], to_plain(cfg)))
+        if seed not in (None, state["seed"]):
+            differ.insert(0, f"seed was {state['seed']}, is {seed}")
+        if not differ:
+            return folder, state
+        more = f"; and {len(differ) - 6} more" if len(differ) > 6 else ""
+        told.append(f"{folder}: {'; '.join(differ[:6])}{more}")
+    if not candidates:
         raise RunFolderError(
-            f"no run to resume: neither {wanted} nor a numbered sibling has the file {POINT}; check exp_name "
+            f"no run to resume: neither {cfg['exp_name']} nor a numbered sibling has the file {POINT}; check exp_name "
             "(--exp-name), or start the run without --resume"
         )
-    return max(found, key=lambda path: path.stat().st_mtime)
+    raise ConfigError(
+        f"no run to resume has this config. In {'. In '.join(told)}. A run is resumed with its own config and seed "
+        f"(-c RUN/{CONFIG_FILE}); for a new run from its weights use --load-path"
+    )
 
 
 def read_point(path: Path) -> dict[str, Any]:
@@ -166,17 +188,6 @@ def versions() -> dict[str, str]:
         "numpy": np.__version__,
         "python": platform.python_version(),
     }
-
-
-def check_same_config(cfg: Mapping[str, Any], saved: Mapping[str, Any], folder: Path) -> None:
-    """Raise ConfigError naming every key in which `cfg` differs from `saved`, the config of the run in `folder`."""
-    differ = list(_differences(to_plain(saved), to_plain(cfg)))
-    if differ:
-        raise ConfigError(
-            f"the config is not that of the run in {folder}: {'; '.join(differ[:6])}"
-            f"{f'; and {len(differ) - 6} more' if len(differ) > 6 else ''}. A run is resumed with its own config "
-            f"(-c {folder / CONFIG_FILE}); for a new run from its weights use --load-path"
-        )
 
 
 def _differences(saved: Any, now: Any, path: str = "") -> Iterator[str]:

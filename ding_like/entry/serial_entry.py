@@ -12,8 +12,8 @@ from torch import nn
 from ding_like.config import CfgDict, ConfigError
 from ding_like.entry.build import Components, build, choose_seed, full_config
 from ding_like.entry.loop import SyncLoop
-from ding_like.entry.resume import ResumePoints, check_same_config, find_point, load_run_state, read_point, run_state
-from ding_like.entry.run_folder import CONFIG_FILE, RunFolder, RunFolderError
+from ding_like.entry.resume import ResumePoints, find_run, load_run_state, run_state
+from ding_like.entry.run_folder import RunFolder, RunFolderError
 from ding_like.entry.stop import exit_is_an_error, sigterm_raises
 from ding_like.policy import Policy
 from ding_like.torch_utils.checkpoint import CheckpointError, load_checkpoint, load_model_state, save_checkpoint
@@ -26,7 +26,7 @@ from ding_like.worker import Learner
 
 def serial_pipeline(
     input_cfg: Any,
-    seed: int | None = 0,
+    seed: int | None = None,
     env_setting: Any = None,
     model: nn.Module | None = None,
     max_train_iter: int = int(1e10),
@@ -42,7 +42,8 @@ def serial_pipeline(
 
     Args:
         input_cfg: a file, a `(main_config, create_config)` tuple or one dictionary.
-        seed: of everything random in the run; None takes the config's `seed`, or 0 where it has none.
+        seed: of everything random in the run; None takes the config's `seed`, or 0 where it has none (with `resume` the
+            run's own).
         env_setting: envs in place of the config's (see `envs.make.make_env_fns`).
         model: a network in place of the config's.
         max_train_iter, max_env_step: limits in gradient and env steps.
@@ -63,7 +64,7 @@ def serial_pipeline(
     """
     cfg = full_config(input_cfg, sets, exp_name, own_model=model is not None)
     setup_console()
-    point = _read_point(cfg, seed, load_path, model, on_exists) if resume else None
+    point = _read_point(cfg, seed, load_path, on_exists) if resume else None
     seed = choose_seed(cfg, seed if point is None else point[1]["seed"])
     with sigterm_raises(), exit_is_an_error(), torch_threads(int(cfg.torch_threads)):
         set_global_seed(seed)
@@ -82,23 +83,13 @@ def serial_pipeline(
     return parts.policy
 
 
-def _read_point(
-    cfg: CfgDict, seed: int | None, load_path: str | None, model: Any, on_exists: str
-) -> tuple[Path, dict[str, Any]]:
+def _read_point(cfg: CfgDict, seed: int | None, load_path: str | None, on_exists: str) -> tuple[Path, dict[str, Any]]:
     """The folder and the state of the run to resume."""
     if on_exists == "error":
         raise ConfigError("on_exists='error' (--on-exists) has no meaning with resume, which wants the folder to exist")
     if load_path is not None:
         raise ConfigError("resume goes on from a run's own resume point; leave out load_path (--load-path)")
-    path = find_point(cfg.exp_name)
-    folder = path.parents[2]
-    check_same_config(cfg, full_config(str(folder / CONFIG_FILE), own_model=model is not None), folder)
-    state = read_point(path)
-    if seed == 0 and state["seed"] != 0:
-        get_logger().info(f"seed: the run in {folder} goes on with its own, {state['seed']}")
-    elif seed not in (None, state["seed"]):
-        raise ConfigError(f"seed: got {seed}, but the run in {folder} has seed {state['seed']}; leave it out to resume")
-    return folder, state
+    return find_run(cfg, seed)
 
 
 class _Checkpoints:

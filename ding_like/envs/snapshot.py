@@ -16,18 +16,19 @@ class NoSnapshot(Exception):
     """An env whose state cannot be written down; the text says why."""
 
 
-def snapshot(envs: Sequence[Any]) -> bytes:
+def snapshot(envs: Sequence[Any], bare: bool = True) -> bytes:
     """The state of envs (wrapped, batched, of any kind) as bytes; they go on unchanged.
 
     A bare env that offers `get_state()` and `set_state(state)` is written by these, an Atari env by its emulator's own,
-    every other by pickling. What envs share with each other is written once.
+    every other by pickling. What envs share with each other is written once. With `bare=False` only the wrappers
+    around the bare envs are written.
 
     Raises NoSnapshot where that loses the state: the object cannot be pickled, or pickling makes it anew (Gymnasium's
     `EzPickle`: Box2D, MuJoCo).
     """
     file = io.BytesIO()
     try:
-        _Writer(file, [_bare(env) for env in envs]).dump(list(envs))
+        _Writer(file, [_bare(env) for env in envs], bare).dump(list(envs))
     except NoSnapshot:
         raise
     except Exception as err:  # whatever a user's env or a library raises: its state cannot be had
@@ -47,22 +48,32 @@ def restore(envs: Sequence[Any], data: bytes) -> list[Any]:
 
 
 def taken(envs: Sequence[Any]) -> dict[str, Any]:
-    """`envs`: their `snapshot` or None; `not_exact`: why there is none, or None."""
+    """What a manager keeps of its envs.
+
+    `envs`: their snapshot; where there is none, that of the wrappers around the bare envs, which may hold statistics;
+    or None. `not_exact`: why the bare envs are not in it, or None.
+    """
     try:
         return {"envs": snapshot(envs), "not_exact": None}
     except NoSnapshot as reason:
-        return {"envs": None, "not_exact": str(reason)}
+        try:
+            return {"envs": snapshot(envs, bare=False), "not_exact": str(reason)}
+        except NoSnapshot:
+            return {"envs": None, "not_exact": str(reason)}
 
 
 class _Writer(cloudpickle.Pickler):
     """A pickler that asks an env for its own state, and does not take an object that pickling would make anew."""
 
-    def __init__(self, file: Any, bare: list[Any]) -> None:
+    def __init__(self, file: Any, envs: list[Any], bare: bool) -> None:
         super().__init__(file)
-        self._place = {id(env): i for i, env in enumerate(bare)}
+        self._place = {id(env): i for i, env in enumerate(envs)}
+        self._with_bare = bare
 
     def persistent_id(self, obj: Any) -> Any:
         place = self._place.get(id(obj))
+        if place is not None and not self._with_bare:
+            return place, None, None, None
         if place is not None:
             kind = _kind(obj)
             if kind is not None:
@@ -80,7 +91,8 @@ class _Reader(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> Any:
         place, kind, state, rng = pid
         env = self._bare[place]
-        _OWN[kind][1](env, state)
+        if kind is not None:
+            _OWN[kind][1](env, state)
         if rng is not None:
             env._np_random = rng
         return env

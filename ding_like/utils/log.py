@@ -288,6 +288,13 @@ def _cut(path: Path, size: int) -> None:
             "file back, or start a new run"
         )
     with path.open("r+b") as file:
+        if path.name == METRICS_FILE and size:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                raise RunFolderError(
+                    f"{path} was changed since the resume point was written: its first {size} bytes do not end with a "
+                    "line. Put the file back, or start a new run"
+                )
         file.truncate(size)
 
 

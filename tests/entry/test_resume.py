@@ -1,6 +1,7 @@
 """Exact resume: a run that breaks off and is resumed ends as one never stopped; what cannot be exact says so."""
 
 import json
+import os
 import random
 import shutil
 import threading
@@ -14,7 +15,7 @@ import torch
 from gymnasium import spaces
 
 from ding_like.config import ConfigError, deep_merge_defaults
-from ding_like.entry import resume, serial_entry, serial_pipeline
+from ding_like.entry import resume, serial_pipeline
 from ding_like.entry.resume import POINT
 from ding_like.entry.run_folder import RunFolder
 from ding_like.policy.dqn import DQNPolicy
@@ -215,7 +216,7 @@ def test_the_replay_of_the_point_is_not_held_beside_the_runs_own(monkeypatch):
         def __call__(self, learner):
             assert seen[0]() is None
 
-    monkeypatch.setattr(serial_entry, "read_point", spy)
+    monkeypatch.setattr(resume, "read_point", spy)
     monkeypatch.setattr(Break, "__call__", Look.__call__)
     serial_pipeline(config(), exp_name="run", max_train_iter=16, resume=True)
     assert seen
@@ -335,13 +336,46 @@ def test_the_newest_numbered_run_is_resumed(finished, caplog):
     assert result("run")["train_iter"] == 10 and result("run_1")["train_iter"] == 14
 
 
+def test_of_several_runs_the_newest_with_this_config_and_seed_is_resumed(finished, caplog):
+    caplog.set_level("INFO", "ding_like")
+    serial_pipeline(config(), seed=4, exp_name="run", max_train_iter=10)
+    serial_pipeline(config(learn={"batch_size": 16}), exp_name="run", max_train_iter=10)
+    serial_pipeline(config(), seed=0, exp_name="run", max_train_iter=14, resume=True)
+    serial_pipeline(config(), exp_name="run", max_train_iter=18, resume=True)
+    assert [result(name)["train_iter"] for name in ("run", "run_1", "run_2")] == [18, 10, 10]
+    os.utime(Path("run_1") / POINT)
+    serial_pipeline(config(), exp_name="run", max_train_iter=22, resume=True)
+    assert result("run_1")["train_iter"] == 22 and result("run_1")["seed"] == 4
+
+
+def test_the_point_of_another_run_is_refused(finished):
+    serial_pipeline(config(nstep=3), exp_name="other", max_train_iter=10)
+    shutil.copy(Path("other") / POINT, finished / POINT)
+    with pytest.raises(ConfigError, match=r"policy\.nstep was 3, is 2"):
+        serial_pipeline(config(), exp_name="run", resume=True)
+
+
+def test_metrics_changed_by_hand_are_named(finished):
+    path = finished / "metrics.jsonl"
+    path.write_text('{"odd": 1}\n' + path.read_text())
+    with pytest.raises(RunFolderError, match="do not end with a line"):
+        serial_pipeline(config(), exp_name="run", max_train_iter=20, resume=True)
+
+
+def test_a_network_argument_that_no_file_can_hold_does_not_hinder():
+    made = config(model={"activation": torch.nn.Tanh})
+    serial_pipeline(made, exp_name="straight", max_train_iter=20)
+    broken_and_resumed(made, [9], max_train_iter=20)
+    assert_equal_runs(Path("straight"), Path("broken"))
+
+
 def test_a_changed_config_is_refused_by_key(finished):
     with pytest.raises(ConfigError, match=r"policy\.learn\.batch_size was 8, is 16.*--load-path"):
         serial_pipeline(config(learn={"batch_size": 16}), exp_name="run", resume=True)
 
 
 def test_another_seed_is_refused(finished):
-    with pytest.raises(ConfigError, match=r"seed: got 5, but the run in run has seed 0"):
+    with pytest.raises(ConfigError, match=r"no run to resume has this config. In run: seed was 0, is 5"):
         serial_pipeline(config(), seed=5, exp_name="run", resume=True)
 
 

@@ -122,3 +122,13 @@ def test_twenty_kills(policy):
     seconds = result("straight")["wall_time_s"]
     killed_and_resumed([*argv, "--exp-name", "killed"], kills=20, rng=random.Random(1), longest=seconds / 12)
     assert_equal_runs(Path("straight"), Path("killed"))
+
+
+def test_of_several_seeds_those_without_a_run_start_and_the_others_go_on():
+    write_config()
+    argv = ["-m", "serial", "-c", "c.yaml", "--exp-name", "many"]
+    assert ding(*argv[:-1], "many/seed_1", "-s", "1", "--train-iter", "8", cwd=".").returncode == 0
+    done = ding(*argv, "-s", "1", "-s", "2", "--train-iter", "12", "--resume", cwd=".")
+    assert done.returncode == 0, done.stderr
+    assert "many/seed_2: there is no run to resume, so it starts" in done.stderr
+    assert [result(f"many/seed_{n}")["train_iter"] for n in (1, 2)] == [12, 12]

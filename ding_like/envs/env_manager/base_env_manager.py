@@ -259,7 +259,7 @@ class BaseEnvManager:
         self._returns[:], self._lengths[:] = state["returns"], state["lengths"]
         self.ready_obs, self.finished = state["ready_obs"], []
         self.not_exact = state["not_exact"]
-        if self.not_exact is None:
+        if state["envs"] is not None:
             try:
                 self._envs = restore(self._envs, state["envs"])
                 self._steps = [env.step for env in self._envs]

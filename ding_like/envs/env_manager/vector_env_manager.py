@@ -297,7 +297,7 @@ class VectorEnvManager:
         self._returns[:], self._lengths[:], self._ended = state["returns"], state["lengths"], state["ended"]
         self.ready_obs, self.idle, self._over = state["ready_obs"], NO_COLUMN, []
         self.not_exact = state["not_exact"]
-        if self.not_exact is None:
+        if state["envs"] is not None:
             try:
                 self._vec = restore([self._vec], state["envs"])[0]
             except NoSnapshot as err:

@@ -102,11 +102,8 @@ class Learner:
 
     def state_dict(self) -> dict[str, Any]:
         """Counters, what the policy returned last, name and state of every hook in the order they were added."""
-        hooks = [
-            {"type": type(hook).__name__, "state": hook.state_dict() if hasattr(hook, "state_dict") else None}
-            for hook in self.hooks
-        ]
-        return {"train_iter": self.train_iter, "envstep": self.envstep, "last": self.last, "hooks": hooks}
+        hooks = [{"type": type(hook).__name__, "state": _state_of(hook)} for hook in self.hooks]
+        return {"train_iter": self.train_iter, "envstep": self.envstep, "last": _plain(self.last), "hooks": hooks}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore `state_dict`. Raises ValueError where it was saved with other hooks."""
@@ -133,3 +130,18 @@ class Learner:
                 f"the loss is {float(loss)} at train_iter {self.train_iter}, env step {self.envstep}. The last "
                 "checkpoint is from before; try a smaller learning_rate, grad_clip_norm, or bounded rewards."
             )
+
+
+def _state_of(hook: LearnerHook) -> Any:
+    if not hasattr(hook, "state_dict"):
+        return None
+    try:
+        return hook.state_dict()
+    except Exception as err:
+        raise RuntimeError(f"hook {type(hook).__name__}: its state_dict raised {type(err).__name__}: {err}") from err
+
+
+def _plain(info: dict[str, Any]) -> dict[str, Any]:
+    """The numbers, strings, arrays and tensors of what a policy returned."""
+    kinds = (bool, int, float, str, np.ndarray, np.generic, torch.Tensor)
+    return {key: value for key, value in info.items() if isinstance(value, kinds)}
