@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from ding_like.entry.run_folder import RESULT_FILE
 from ding_like.utils.log import METRICS_FILE, get_logger
 from ding_like.utils.registry import suggest
 
+LARGEST = 1e300  # of a value; sums and axes of larger ones overflow
 MAX_POINTS = 1000  # of an aggregated curve; a picture shows no more
 RESAMPLES = 2000  # of a bootstrap
 _CHUNK = 64  # points of a curve resampled at a time
@@ -70,56 +70,80 @@ def find_runs(folder: str | Path) -> list[Path]:
 def read_run(folder: Path, key: str = "eval_value", section: str = "eval", x: str = "envstep") -> Run:
     """One run's values of `key` in a section of its metrics.
 
-    Of several values at one x the last counts. Values that are null (not finite when they were logged), and a last line
-    that is not whole (the run was killed, or writes it now), are left out, and a log line says so.
+    Of several values at one x the last counts. Values that are null (not finite when they were logged) or beyond
+    `LARGEST`, and a last line that is not whole (the run was killed, or writes it now), are left out, and a log line
+    says so.
 
-    Raises NoDataError where nothing was logged yet, ValueError for an unknown key, text, or a broken line.
+    Raises NoDataError where nothing was logged yet, ValueError for an unknown key, what is no number, or a broken line.
     """
     path = folder / METRICS_FILE
     records = _records(path)
-    rows = [record for record in records if record.get("section") == section]
+    rows = [(line, record) for line, record in records if record.get("section") == section]
     if not rows:
-        has = ", ".join(sorted({str(record.get("section")) for record in records}))
+        has = ", ".join(sorted({str(record.get("section")) for _, record in records}))
         raise NoDataError(f"{path} has no record of section {section!r}; it has {has or 'none at all yet'}")
-    found = [(row[x], row[key]) for row in rows if key in row and x in row]
+    found = [(line, row) for line, row in rows if key in row and x in row]
     if not found:
-        keys = list(dict.fromkeys(name for row in rows for name in row if name != "section"))
-        raise ValueError(f"{path}: section {section!r} has no {key!r}.{suggest(key, keys)} It has: {', '.join(keys)}")
-    points = {at: value for at, value in found if value is not None and math.isfinite(_number(path, key, value))}
+        keys = list(dict.fromkeys(name for _, row in rows for name in row if name != "section"))
+        lacks = x if key in keys and x not in keys else key
+        told = f"{suggest(lacks, keys)} It has: {', '.join(keys)}"
+        raise ValueError(f"{path}: section {section!r} has no {lacks!r}.{told}")
+    points, left_out = {}, []
+    for line, row in found:
+        at, value = (_number(f"{path}, line {line}", name, row[name]) for name in (x, key))
+        if at is None or value is None:
+            left_out.append(line)
+        else:
+            points[at] = value
     if not points:
-        raise NoDataError(f"{path}: {key!r} of section {section!r} is null in every record")
-    if len(points) < len({at for at, _ in found}):
-        get_logger().info(f"{path}: values of {key!r} that are not finite are left out")
+        raise NoDataError(f"{path}: {key!r} of section {section!r} is null, or its {x!r} is, in every record")
+    if left_out:
+        get_logger().info(
+            f"{path}: {len(left_out)} records whose {key!r} or {x!r} is null or beyond {LARGEST:g} are left out, the "
+            f"first in line {left_out[0]}"
+        )
     order = sorted(points)
-    return Run(folder, np.array(order, float), np.array([points[at] for at in order], float), _solved(folder))
+    return Run(folder, np.array(order), np.array([points[at] for at in order]), _solved(folder))
 
 
-def _records(path: Path) -> list[dict[str, Any]]:
+def _records(path: Path) -> list[tuple[int, dict[str, Any]]]:
+    """The records with the numbers of their lines."""
     lines = path.read_text(encoding="utf-8", errors="replace").rstrip("\n").split("\n")
     records = []
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line) if line else {}
-        except json.JSONDecodeError as error:
+        except ValueError as error:  # of JSON, or a whole number of thousands of digits
             if number < len(lines):
                 raise ValueError(f"{path}, line {number}: {error}; remove the line, or plot another run") from error
             get_logger().info(f"{path}: the last line is not whole and is left out")
             continue
-        records.append(record)
-    return [record for record in records if record]
+        if not isinstance(record, dict):
+            raise ValueError(f"{path}, line {number}: {line:.60} is no record; remove the line, or plot another run")
+        if record:
+            records.append((number, record))
+    return records
 
 
-def _number(path: Path, key: str, value: Any) -> float:
-    if isinstance(value, str):
-        raise ValueError(f"{path}: {key!r} is a text ({value!r}), which cannot be drawn; choose a number")
-    return float(value)
+def _number(where: str, name: str, value: Any) -> float | None:
+    """A value as it is drawn; None for null and what is not finite or too large."""
+    if value is not None and not isinstance(value, int | float):
+        raise ValueError(f"{where}: {name!r} is {value!r:.60}, which cannot be drawn; choose a number")
+    return float(value) if value is not None and abs(value) <= LARGEST else None
 
 
 def _solved(folder: Path) -> bool:
+    path = folder / RESULT_FILE
     try:
-        return bool(json.loads((folder / RESULT_FILE).read_text(encoding="utf-8")).get("stop"))
+        result = json.loads(path.read_text(encoding="utf-8", errors="replace"))
     except FileNotFoundError:  # it still runs, or was killed
         return False
+    except ValueError:
+        result = None
+    if isinstance(result, dict):
+        return bool(result.get("stop"))
+    get_logger().info(f"{path} is broken; the run counts as one that did not reach its stop value")
+    return False
 
 
 def smoothed(run: Run, count: int) -> Run:

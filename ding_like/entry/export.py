@@ -44,6 +44,8 @@ def export_onnx(policy: Policy, path: str | os.PathLike) -> dict[str, dict[str, 
 
     Raises ImportError naming what to install, ExportError, ValueError for a policy made without spaces.
     """
+    if Path(path).is_dir():  # as '' is
+        raise ExportError(f"export_onnx: path is {os.fspath(path)!r}; wanted a file to write, not a folder")
     onnxruntime = _packages()
     if policy.interface is None:
         raise ValueError("export_onnx wants a policy made with the spaces of an env, as runs and load_policy make them")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ding_like.config.checks import Check, at_least, one_of
-from ding_like.entry.curves import AGGREGATES, Curve, NoDataError, Run, curve, find_runs, read_run, smoothed
+from ding_like.config.checks import Check, at_least, finite, one_of, optional, positive
+from ding_like.entry.curves import AGGREGATES, LARGEST, Curve, NoDataError, Run, curve, find_runs, read_run, smoothed
 from ding_like.utils.log import get_logger
 
 X_LABELS = {"envstep": "environment steps", "train_iter": "gradient steps", "wall_time_s": "wall time in s"}
@@ -27,6 +27,7 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 9,
     "legend.title_fontsize": 9,
+    "text.parse_math": False,  # a $ in a name is a $
 }
 
 
@@ -56,21 +57,23 @@ def plot(
         x: 'envstep', 'train_iter' or 'wall_time_s'.
         aggregate: 'mean' or 'iqm'.
         ci: level of the interval.
-        labels: names of the curves; those of the folders where none are given.
+        labels: names of the curves, all different; those of the folders where none are given.
         smooth: each value of a run as the mean of so many up to it; 1 leaves them.
         target: a dashed line at this height, such as a stop value.
 
     Raises ValueError for a folder, key or option that will not do, ImportError without matplotlib.
     """
     out, paths = Path(out), [Path(folder) for folder in folders]
-    fraction = Check(lambda value: 0 < value < 1, "a number between 0 and 1")
+    fraction = Check(lambda value: positive.fine(value) and value < 1, "a number between 0 and 1")
+    height = Check(lambda value: finite.fine(value) and abs(value) <= LARGEST, f"a number up to {LARGEST:g}")
     for name, value, check in (
         ("section", section, one_of(*SECTIONS)),
         ("x", x, one_of(*X_LABELS)),
         ("aggregate", aggregate, one_of(*AGGREGATES)),
         ("ci", ci, fraction),
         ("smooth", smooth, at_least(1)),
-        ("the ending of the picture's name", out.suffix, one_of(*FORMATS)),
+        ("target", target, optional(height)),
+        ("the ending of the picture's name", out.suffix.lower(), one_of(*FORMATS)),
         ("the number of folders", len(paths), at_least(1)),
     ):
         told = check.mistake(value, name)
@@ -78,6 +81,10 @@ def plot(
             raise ValueError(told)
     if labels and len(labels) != len(paths):
         raise ValueError(f"labels: got {len(labels)} for {len(paths)} folders; give one a folder, in their order")
+    names = list(labels) or _labels(paths)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"two curves are called {twice!r}; give each folder once, and each a label of its own")
     figure_class = _figure_class()
     curves = []
     for path in paths:
@@ -85,7 +92,7 @@ def plot(
         curves.append(curve(runs, aggregate, ci))
     y_label = "mean return of an evaluation" if (section, key) == ("eval", "eval_value") else f"{key} ({section})"
     legend = f"{_NAMES[aggregate]} and {100 * ci:g} % interval over seeds" if any(c.runs > 1 for c in curves) else None
-    figure = _draw(figure_class, dict(zip(labels or _labels(paths), curves, strict=True)), legend, target)
+    figure = _draw(figure_class, dict(zip(names, curves, strict=True)), legend, target)
     figure.axes[0].set(xlabel=X_LABELS[x], ylabel=y_label, title=title or "")
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=160)
@@ -134,18 +141,20 @@ def _draw(make: Any, curves: dict[str, Curve], legend: str | None, target: float
 
     with rc_context(_STYLE):
         figure = make(figsize=(6.4, 3.8), layout="constrained")
-        axes = figure.subplots()
+        axes, names = figure.subplots(), []
         for number, (label, line) in enumerate(curves.items()):
             colour = _COLOURS[number % len(_COLOURS)]
             dash = _DASHES[number // len(_COLOURS) % len(_DASHES)]
-            name = f"{label} ({line.runs} seeds)" if line.runs > 1 else label
+            names.append(f"{label} ({line.runs} seeds)" if line.runs > 1 else label)
             marker = "o" if len(line.x) == 1 else ""
-            axes.plot(line.x, line.y, color=colour, linestyle=dash, marker=marker, linewidth=1.8, label=name)
+            axes.plot(line.x, line.y, color=colour, linestyle=dash, marker=marker, linewidth=1.8)
             if line.low is not None:
                 axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
         if target is not None:
-            axes.axhline(target, color="0.4", linestyle=(0, (4, 3)), linewidth=1, label=f"target {target:g}")
+            axes.axhline(target, color="0.4", linestyle=(0, (4, 3)), linewidth=1)
+            names.append(f"target {target:g}")
         axes.margins(x=0.02)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-        axes.legend(title=legend, alignment="left")
+        # by handles: matplotlib leaves out lines whose label starts with _
+        axes.legend(axes.get_lines(), names, title=legend, alignment="left")
     return figure

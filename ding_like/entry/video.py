@@ -6,6 +6,7 @@ import importlib
 import inspect
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -72,15 +73,20 @@ class Recorder:
                 del os.environ[key]
         if self._writer is not None:
             self._writer.close()
-        self._part.unlink(missing_ok=True)
+        with suppress(OSError):  # where nothing could be written, nothing is to be removed
+            self._part.unlink()
 
     def around(self, make: Callable[[], Any]) -> Callable[[], gymnasium.Env]:
         """The factory of an env that is recorded, after a trial that it can be.
 
-        Raises VideoError naming the env and why it gives no pictures.
+        Raises VideoError naming the env and why it gives no pictures, or the file where it cannot be written.
         """
         self._try(make)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._part.touch()
+        except OSError as err:
+            raise VideoError(f"--video {self.path} cannot be written: {err}; give another place") from err
 
         def recorded() -> gymnasium.Env:
             return _Recorded(wrap_env(make()), self)

@@ -65,6 +65,8 @@ def load_policy(path: str | os.PathLike, device: str = "cpu", model: nn.Module |
     """
     if str(device) not in ("cpu", "cuda"):
         raise ValueError(f"device is {device!r}; wanted 'cpu' or 'cuda'")
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise CheckpointError(f"load_policy: path is {path!r}; wanted a checkpoint file, or the folder of a run")
     path = find_checkpoint(path)
     content = load_checkpoint(path)
     recipe = _checked_recipe(content, path)

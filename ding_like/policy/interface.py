@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from ding_like.data import ArrayDict, tree_paths
@@ -106,7 +107,7 @@ def _leaf_batch(leaf: Mapping[str, Any], obs: Any, batched: bool, path: str) -> 
     shape, dtype = tuple(leaf["shape"]), kept_dtype(leaf)
     if isinstance(obs, Mapping):
         raise ValueError(f"{path} is a {type(obs).__name__}; wanted an array of shape {shape}")
-    array = np.asarray(obs)
+    array = _array(obs, path)
     if array.ndim != len(shape) + batched or array.shape[batched:] != shape:
         given = f"{('B', *shape)}".replace("'", "") if batched else str(shape)
         hint = "" if batched or array.shape[1:] != shape else ": a batch wants act(obs, batched=True)"
@@ -120,6 +121,16 @@ def _leaf_batch(leaf: Mapping[str, Any], obs: Any, batched: bool, path: str) -> 
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{path} is not finite in {dtype}; wanted numbers, got NaN or infinity")
     return array if batched else array[None]
+
+
+def _array(obs: Any, path: str) -> np.ndarray:
+    if isinstance(obs, torch.Tensor):
+        obs = obs.detach().cpu()
+        obs = obs.float() if obs.dtype == torch.bfloat16 else obs  # which numpy lacks
+    try:
+        return np.asarray(obs)
+    except (ValueError, TypeError, RuntimeError) as err:  # rows of different length, tensors that numpy cannot read
+        raise ValueError(f"{path} is a {type(obs).__name__} that makes no array: {err}") from err
 
 
 def _from_zero(leaf: Mapping[str, Any], array: np.ndarray, path: str) -> np.ndarray:

@@ -25,7 +25,10 @@ def import_modules(names: Iterable[str]) -> None:
     """Import each dotted module for its registrations. Raises ImportError naming the entry that failed."""
     if isinstance(names, str):
         raise TypeError(f"import_names is the string {names!r}; wanted a list of module names, ['{names}']")
-    for name in names:
+    modules = list(names) if isinstance(names, Iterable) else [names]
+    if not all(isinstance(name, str) for name in modules):
+        raise TypeError(f"import_names: got {names!r}, wanted a list of module names, such as ['my_module']")
+    for name in modules:
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as err:
@@ -109,7 +112,12 @@ class Registry:
 
 POLICY_REGISTRY = Registry("policy", {name: f"ding_like.policy.{name}" for name in ("a2c", "dqn", "ppo")})
 MODEL_REGISTRY = Registry(
-    "model", {"dqn": "ding_like.model.template.q_learning", "vac": "ding_like.model.template.vac"}
+    "model",
+    {
+        "dqn": "ding_like.model.template.q_learning",
+        "drqn": "ding_like.model.template.drqn",
+        "vac": "ding_like.model.template.vac",
+    },
 )
 ENV_REGISTRY = Registry("env")
 ENV_MANAGER_REGISTRY = Registry(

@@ -183,6 +183,14 @@ def test_other_endings_folders_and_missing_packages_are_named(in_tmp, monkeypatc
         Recorder("a.mp4")
 
 
+@pytest.mark.parametrize("path", ["/proc/v.gif", "file/v.gif"])
+def test_a_place_that_cannot_be_written_is_named_and_not_the_env(path, in_tmp):
+    (in_tmp / "file").touch()
+    env = lambda: Drawn(4, render_mode="rgb_array")  # noqa: E731
+    with pytest.raises(VideoError, match=f"--video {path} cannot be written: .*; give another place"):
+        evaluate(tiny_config(), model=Constant(0.0, 1.0), env_setting=env, video=path)
+
+
 @pytest.mark.parametrize(
     ("frame", "shape", "top"),
     [

@@ -142,6 +142,13 @@ def test_what_cannot_be_had_is_named(monkeypatch):
         export_onnx(made()[0], "a.onnx")
 
 
+@pytest.mark.parametrize("path", ["", ".", "folder"])
+def test_a_folder_as_the_file_is_refused(path, in_tmp):
+    (in_tmp / "folder").mkdir()
+    with pytest.raises(ExportError, match=f"export_onnx: path is '{path}'; wanted a file to write"):
+        export_onnx(made()[0], path)
+
+
 def test_a_box_of_whole_numbers_and_one_bounded_on_one_side():
     box = spaces.Box(np.array([-3, 0]), np.array([5, 9]), dtype=np.int64)
     policy, _, env = made("ppo", VECTOR, box)

@@ -73,9 +73,26 @@ def test_of_several_values_at_one_x_the_last_counts(tmp_path):
 
 
 def test_null_values_are_left_out_and_said(tmp_path, caplog):
-    folder = write(tmp_path / "run", evaluations((0, 1), (8, None), (16, float("nan")), (24, 4)))
+    folder = write(tmp_path / "run", evaluations((0, 1), (8, None), (16, float("nan")), (None, 2), (24, 4)))
     assert read_run(folder).x.tolist() == [0, 24]
-    assert "values of 'eval_value' that are not finite are left out" in caplog.text
+    assert "3 records whose 'eval_value' or 'envstep' is null or beyond 1e+300 are left out" in caplog.text
+    assert "the first in line 2" in caplog.text
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 10**400])
+def test_values_whose_sums_overflow_are_left_out_and_said(tmp_path, caplog, value):
+    folder = write(tmp_path / "run", evaluations((0, 1), (8, value), (value, 2), (24, 4)))
+    assert read_run(folder).x.tolist() == [0, 24]
+    assert "2 records whose" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "3", "", "\x00"])
+def test_a_broken_result_counts_as_no_stop_value_and_is_said(tmp_path, caplog, text):
+    folder = write(tmp_path / "run", evaluations((0, 1)), stop=True)
+    assert read_run(folder).solved
+    (folder / "result.json").write_text(text)
+    assert not read_run(folder).solved
+    assert "result.json is broken" in caplog.text
 
 
 @pytest.mark.parametrize("tail", ['{"section": "ev', '{"section": "eval", "envstep": 24, "eval_value": 4', "\x00\x00"])
@@ -85,8 +102,9 @@ def test_a_last_line_that_is_not_whole_is_left_out_and_said(tmp_path, caplog, ta
     assert "metrics.jsonl: the last line is not whole" in caplog.text
 
 
-def test_a_broken_line_amid_others_is_named(tmp_path):
-    folder = write(tmp_path / "run", evaluations((0, 1)), tail='{"section": "ev\n{"section": "eval"}\n')
+@pytest.mark.parametrize("line", ['{"section": "ev', "3", "[1]", "null", "9" * 5000])
+def test_a_broken_line_amid_others_is_named(tmp_path, line):
+    folder = write(tmp_path / "run", evaluations((0, 1)), tail=line + '\n{"section": "eval"}\n')
     with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2: .*; remove the line"):
         read_run(folder)
 
@@ -102,8 +120,16 @@ def test_a_broken_line_amid_others_is_named(tmp_path):
             ValueError,
             r"no 'eval_vale'\. Did you mean 'eval_value'\? It has",
         ),
-        (evaluations((0, None)), {}, NoDataError, "'eval_value' of section 'eval' is null in every record"),
-        ([dict(envstep=0, name="a")], dict(key="name"), ValueError, r"'name' is a text \('a'\)"),
+        (
+            evaluations((0, None)),
+            {},
+            NoDataError,
+            "'eval_value' of section 'eval' is null, or its 'envstep' is, in every",
+        ),
+        ([dict(envstep=0, name="a")], dict(key="name"), ValueError, r"jsonl, line 1: 'name' is 'a', which cannot"),
+        (evaluations((0, 1), (1, [2])), {}, ValueError, r"jsonl, line 2: 'eval_value' is \[2\], which cannot be drawn"),
+        (evaluations((0, 1), ("1", 2)), {}, ValueError, r"jsonl, line 2: 'envstep' is '1', which cannot be drawn"),
+        ([dict(eval_value=1)], {}, ValueError, r"section 'eval' has no 'envstep'\. It has: .*eval_value"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path, rows, options, error, message):
@@ -256,17 +282,18 @@ def test_runs_that_agree_have_an_interval_of_no_width():
 @pytest.mark.system
 def test_the_lines_of_the_picture_are_the_curves():
     pytest.importorskip("matplotlib")
-    curves = {"a": curve([made([0, 10], [1, 2]), made([0, 10], [3, 6])]), "b": curve([made([5], [7])])}
+    curves = {"_$a$": curve([made([0, 10], [1, 2]), made([0, 10], [3, 6])]), "b": curve([made([5], [7])])}
     (axes,) = _draw(_figure_class(), curves, "mean", 4.0).axes
     a, b, target = axes.get_lines()
     assert (a.get_xdata().tolist(), a.get_ydata().tolist()) == ([0, 10], [2, 4])
     assert (b.get_ydata().tolist(), b.get_marker(), a.get_marker()) == ([7], "o", "")  # one point is seen
     assert set(target.get_ydata()) == {4.0} and len(axes.collections) == 1
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a (2 seeds)", "b", "target 4"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["_$a$ (2 seeds)", "b", "target 4"]
+    assert not any(text.get_parse_math() for text in (axes.title, axes.yaxis.label, *axes.get_legend().get_texts()))
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("name", ["new/curve.png", "curve.pdf", "curve.svg"])
+@pytest.mark.parametrize("name", ["new/curve.PNG", "curve.pdf", "curve.svg"])
 def test_the_command_writes_a_picture_and_tells_its_path(tmp_path, monkeypatch, capsys, name):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
@@ -274,7 +301,7 @@ def test_the_command_writes_a_picture_and_tells_its_path(tmp_path, monkeypatch, 
         write(tmp_path / "exp" / f"seed_{seed}", evaluations((0, seed), (100, 20 + seed)))
     write(tmp_path / "alone", evaluations((0, 1), (50, 9)))
     argv = ["plot", "exp", "alone", "-o", name, "--aggregate", "iqm", "--ci", "0.9", "--smooth", "2"]
-    assert cli.main([*argv, "--label", "A", "--label", "B", "--title", "T", "--target", "20"]) == 0
+    assert cli.main([*argv, "--label", "A", "--label", "B", "--title", "$T", "--target", "20"]) == 0
     assert capsys.readouterr().out == f"{name}\n"
     assert (tmp_path / name).read_bytes()[:4] in (b"\x89PNG", b"%PDF", b"<?xm")
 
@@ -286,6 +313,9 @@ def test_the_command_writes_a_picture_and_tells_its_path(tmp_path, monkeypatch, 
         (dict(x="step"), "x: got 'step', wanted one of 'envstep'"),
         (dict(aggregate="median"), "aggregate: got 'median', wanted one of 'mean', 'iqm'"),
         (dict(ci=95), "ci: got 95, wanted a number between 0 and 1"),
+        (dict(ci="x"), "ci: got 'x', wanted a number between 0 and 1"),
+        (dict(target="3"), r"target: got '3', wanted a number up to 1e\+300, or None"),
+        (dict(target=1.5e308), "target: got 1.5e"),
         (dict(smooth=0), "smooth: got 0, wanted an integer of at least 1"),
         (dict(out="a.jpg"), "the ending of the picture's name: got '.jpg'"),
         (dict(labels=["a", "b"]), "labels: got 2 for 1 folders"),
@@ -296,6 +326,18 @@ def test_wrong_options_are_named_before_anything_is_read(options, message):
         plot(["nowhere"], **options)
     with pytest.raises(ValueError, match="the number of folders: got 0"):
         plot([])
+
+
+@pytest.mark.parametrize(
+    ("folders", "labels", "message"),
+    [
+        (["a", "b"], ["x", "x"], "two curves are called 'x'; give each folder once, and each a label of its own"),
+        (["a", "./a"], [], "two curves are called 'a'"),
+    ],
+)
+def test_curves_of_one_name_are_refused_and_not_merged(folders, labels, message, in_tmp):
+    with pytest.raises(ValueError, match=message):
+        plot(folders, labels=labels)
 
 
 def test_a_missing_package_is_named_with_the_line_that_installs_it(tmp_path, monkeypatch, capsys):

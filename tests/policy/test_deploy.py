@@ -143,6 +143,10 @@ BAD = [
     ("vector", np.array(["a"] * 4), r"obs has dtype <U1; wanted float32"),
     ("vector", np.zeros(4, complex), r"obs has dtype complex128; wanted float32"),
     ("vector", [0, 1, float("nan"), 2], "obs is not finite"),
+    ("vector", [1, [2, 3], 4, 5], "obs is a list that makes no array: "),
+    ("vector", "abcd", r"obs has shape \(\); wanted \(4,\)"),
+    ("vector", ["a", "b", "c", "d"], "obs has dtype <U1; wanted float32"),
+    ("tuple", ([1, [2]], 0), r"obs\.0 is a list that makes no array: "),
     ("vector", {"obs": np.zeros(4)}, r"obs is a dict; wanted an array of shape \(4,\)"),
     ("uint8 image", np.zeros((12, 12, 3)), "obs has dtype float64; wanted uint8"),
     ("uint8 image", np.zeros((3, 12, 12), np.uint8), r"obs has shape \(3, 12, 12\); wanted \(12, 12, 3\)"),
@@ -177,6 +181,8 @@ def test_batches_that_do_not_fit_are_named():
 def test_lists_and_tensors_do_as_observations():
     policy, _, _ = made()
     assert policy.act([0, 1, 2, 3]) == policy.act(np.arange(4.0)) == policy.act(torch.arange(4))
+    for tensor in (torch.arange(4.0, requires_grad=True), torch.arange(4.0, dtype=torch.bfloat16)):
+        assert policy.act(tensor) == policy.act(np.arange(4.0))
 
 
 def test_a_policy_without_an_env_says_what_act_wants():
@@ -210,6 +216,12 @@ def test_a_folder_of_a_run_stands_for_its_best_checkpoint(tmp_path, caplog):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(CheckpointError, match=r"no\.pth\.tar does not exist"):
         load_policy(tmp_path / "no.pth.tar")
+
+
+@pytest.mark.parametrize("path", [None, 3, "", b"a"])
+def test_what_is_no_path_is_named(path):
+    with pytest.raises(CheckpointError, match=f"load_policy: path is {path!r}; wanted a checkpoint file, or the fold"):
+        load_policy(path)
 
 
 def test_an_older_checkpoint_says_what_to_do(tmp_path):

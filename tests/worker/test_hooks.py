@@ -330,6 +330,7 @@ def test_another_optimiser_is_named_by_its_attribute():
         (dict(type="lr_schedule", kind="step", decay=1, factor=0), "hook 'lr_schedule': factor: got 0"),
         (dict(type="lr_schedule", kind="exp", decay=1, warmup=-1), "hook 'lr_schedule': warmup: got -1"),
         (dict(type="lr_schedule", kind="exp", decay=1, unit="s"), "hook 'lr_schedule': unit: got 's'"),
+        (dict(type="lr_schedule", kind="exp", decay=1, optimizer=3), "hook 'lr_schedule': optimizer: got 3"),
         (dict(type="wandb", mode="of"), "hook 'wandb': mode: got 'of'"),
         (dict(type="wandb", project=""), "hook 'wandb': project: got ''"),
         (dict(type="wandb", tags="a"), "hook 'wandb': tags: got 'a', wanted a list of texts"),
@@ -346,6 +347,25 @@ def test_a_wrong_argument_is_named_by_the_learner_and_by_the_check_of_a_config(e
 def test_a_second_schedule_of_the_rate_is_a_conflict():
     with pytest.raises(ConfigError, match=r"policy\.learn\.lr_schedule\.type sets a learning rate too"):
         learner(dict(type="lr_schedule", kind="linear", decay=5), mode=Mode(lr_fn=lambda step: 0.1))
+
+
+def test_two_schedules_are_for_two_optimisers():
+    mode, entry = Mode(), dict(type="lr_schedule", kind="linear", decay=5)
+    mode.attributes["critic_optimizer"] = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    mode.attributes["same"] = mode.attributes["optimizer"]
+    learner(entry, dict(entry, optimizer="critic_optimizer"), mode=mode)
+    for name in ("optimizer", "same"):
+        with pytest.raises(ConfigError, match=f"hook 'lr_schedule' is listed twice for '{name}'"):
+            learner(entry, dict(entry, optimizer=name), mode=mode)
+
+
+@pytest.mark.parametrize("names", [3, [3], "a.b"])
+def test_modules_of_a_hook_that_are_no_list_of_names_are_named(names):
+    entry = dict(type="evaluation", freq=1, import_names=names)
+    cfg = CfgDict(policy=dict(learn=dict(learner=dict(hooks=[entry]))))
+    for build in (lambda: learner(entry), lambda: check_hooks(cfg)):
+        with pytest.raises(TypeError, match=r"import_names.* wanted a list of module names"):
+            build()
 
 
 @pytest.mark.parametrize("name", ["optimiser", "device"])

@@ -184,6 +184,30 @@ def test_what_is_no_priority_is_named_and_nothing_is_written(priority, error, sa
     assert leaves(replay)[:3].tolist() == [1, 2, 3] and replay.sampler.maximum == 3
 
 
+@pytest.mark.parametrize("priority", [["1", "2", "3"], [1j, 2, 3], torch.tensor([1j, 2, 3]), [1, [2], 3], None])
+def test_what_is_no_real_number_is_named(priority):
+    replay = filled([1, 2, 3], alpha=1.0)
+    with pytest.raises(ValueError, match=r"priority has dtype|priority makes no array"):
+        replay.update(np.arange(3), priority)
+    assert leaves(replay)[:3].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int64])
+def test_priorities_of_every_kind_of_tensor_are_written(dtype):
+    replay = filled([1, 2, 3], alpha=1.0)
+    replay.update(np.arange(3), torch.tensor([4.0, 0.0, 16.0]).to(dtype))
+    assert leaves(replay)[:3].tolist() == [4, 0, 16]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+def test_priorities_whose_sum_overflows_are_named_and_the_largest_others_are_drawn(alpha):
+    replay = filled([1] * 8, size=8, alpha=alpha)
+    with pytest.raises(FloatingPointError, match=r"priority\[0\] \(8 of 8 .*got 1e\+308, wanted one below 1\.12e\+307"):
+        replay.update(np.arange(8), np.full(8, 1e308))
+    replay.update(np.arange(8), np.full(8, 1.12e307))
+    assert np.isfinite(replay.sampler.tree.total) and (replay.sample(8)["weight"] == 1).all()
+
+
 def test_priorities_that_are_all_zero_are_named():
     replay = filled([0, 0])
     with pytest.raises(ValueError, match=r"every item .* priority 0; set .*priority_eps above 0"):

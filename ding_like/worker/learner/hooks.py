@@ -11,6 +11,8 @@ import torch
 from ding_like.config.checks import Check, at_least, one_of
 from ding_like.config.paths import ConfigError
 
+text = Check(lambda value: isinstance(value, str) and value != "", "a text")
+
 POSITIONS = ("before_run", "before_collect", "before_iter", "after_iter", "after_eval", "after_run")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ding_like.config.checks import at_least, not_negative, one_of, positive_fraction
 from ding_like.config.paths import ConfigError
 from ding_like.utils import HOOK_REGISTRY
-from ding_like.worker.learner.hooks import LearnerHook, argument
+from ding_like.worker.learner.hooks import LearnerHook, argument, text
 
 # The learning rate at time t >= 0 (the warm-up is over): base, end, decay, factor.
 KINDS: dict[str, Callable[[float, float, float, float, float], float]] = {
@@ -55,15 +55,22 @@ class LRScheduleHook(LearnerHook):
         self._factor = float(argument(hook, "factor", factor, positive_fraction))
         self._warmup = int(argument(hook, "warmup", warmup, at_least(0)))
         self._unit = argument(hook, "unit", unit, one_of("env_step", "train_iter"))
-        self._optimizer = optimizer
+        self._optimizer: str = argument(hook, "optimizer", optimizer, text)
         self._bases: list[float] | None = None  # the rate each parameter group starts with
 
     def attach(self, learner: Any) -> None:
         policy = learner.policy
-        if getattr(_attribute(policy, self._optimizer), "param_groups", None) is None:
+        optimizer = _attribute(policy, self._optimizer)
+        if getattr(optimizer, "param_groups", None) is None:
             raise ConfigError(
                 f"hook 'lr_schedule': the policy has no optimiser called {self._optimizer!r}; give the name that "
                 "policy.get_attribute knows it by, as optimizer='name'"
+            )
+        others = (hook for hook in learner.hooks if isinstance(hook, LRScheduleHook))
+        if any(_attribute(policy, other._optimizer) is optimizer for other in others):
+            raise ConfigError(
+                f"hook 'lr_schedule' is listed twice for {self._optimizer!r}; each would scale what the other set: "
+                "leave one of them out"
             )
         if _attribute(policy, "lr_fn") is not None:
             raise ConfigError(

@@ -10,9 +10,8 @@ from ding_like.config import to_plain
 from ding_like.config.checks import Check, one_of, optional
 from ding_like.utils import HOOK_REGISTRY
 from ding_like.utils.log import warn_once
-from ding_like.worker.learner.hooks import LearnerHook, argument
+from ding_like.worker.learner.hooks import LearnerHook, argument, text
 
-_TEXT = Check(lambda value: isinstance(value, str) and value != "", "a text")
 _TEXTS = Check(
     lambda value: isinstance(value, list | tuple) and all(isinstance(v, str) for v in value), "a list of texts"
 )
@@ -45,9 +44,9 @@ class WandbHook(LearnerHook):
         group: str | None = None,
     ) -> None:
         for key, value in (("name", name), ("entity", entity), ("group", group)):
-            argument("wandb", key, value, optional(_TEXT))
+            argument("wandb", key, value, optional(text))
         self._options = {
-            "project": argument("wandb", "project", project, _TEXT),
+            "project": argument("wandb", "project", project, text),
             "name": name,
             "mode": argument("wandb", "mode", mode, one_of("online", "offline")),
             "tags": list(argument("wandb", "tags", tags, _TEXTS)),

@@ -10,6 +10,8 @@ from ding_like.utils.seed import generator
 from ding_like.worker.replay_buffer.ring import Ring
 from ding_like.worker.replay_buffer.sum_tree import SumTree
 
+_LARGEST = np.finfo(np.float64).max / 2  # of the sum of all leaves; half leaves room for rounding
+
 
 class PrioritizedSampler:
     """Items drawn in proportion to `(priority + eps) ** alpha`, with replacement: of the n equal parts that a batch
@@ -100,17 +102,19 @@ class PrioritizedSampler:
         """Write the priorities `[n]` of the items `index [n]` (serial numbers); of equal ones the last counts. Items
         that were overwritten since they were drawn are left out.
 
-        Raises ValueError for another shape or a negative priority, FloatingPointError for one that is not finite.
+        Raises ValueError for another shape, what is no real number, or a negative one, FloatingPointError for one that
+        is not finite or so large that the sum of all would not be.
         """
-        priority = np.asarray(priority, np.float64)
+        priority = _numbers(priority)
         if priority.shape != index.shape:
             raise ValueError(
                 f"priority has shape {priority.shape}; wanted one number an item of the batch, {index.shape}"
             )
         if self.tree is None or not len(index):
             return
-        if not (priority.min() >= 0 and priority.max() < np.inf):
-            _raise(priority)
+        limit = _LARGEST / ring.places  # alpha is at most 1, so that no leaf is larger than its priority, or 1
+        if not (priority.min() >= 0 and priority.max() < limit):
+            _raise(priority, limit)
         address = index % ring.places
         there = (index >= ring.first) & (index < ring.end)
         there[ring.idle(index)] = False
@@ -143,9 +147,20 @@ class PrioritizedSampler:
         self.maximum, self.batches = state["maximum"], state["batches"]
 
 
-def _raise(priority: np.ndarray) -> None:
-    wrong = np.flatnonzero(~(np.isfinite(priority) & (priority >= 0)))
+def _numbers(priority: Any) -> np.ndarray:
+    try:
+        array = np.asarray(priority)
+    except ValueError as err:  # rows of different length
+        raise ValueError(f"priority makes no array: {err}") from err
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"priority has dtype {array.dtype}; wanted real numbers, one an item of the batch")
+    return array.astype(np.float64, copy=False)
+
+
+def _raise(priority: np.ndarray, limit: float) -> None:
+    wrong = np.flatnonzero(~((priority >= 0) & (priority < limit)))
     value, where = priority[wrong[0]], f"priority[{wrong[0]}] ({len(wrong)} of {len(priority)} are wrong)"
-    if np.isfinite(value):
+    if -np.inf < value < 0:
         raise ValueError(f"{where}: got {value}, wanted at least 0, such as the absolute TD error")
-    raise FloatingPointError(f"{where}: got {value}, wanted a finite number; the values that the policy learns diverge")
+    wanted = f"one below {limit:.3g}, so that the sum of all is finite" if value < np.inf else "a finite number"
+    raise FloatingPointError(f"{where}: got {value}, wanted {wanted}; the values that the policy learns diverge")

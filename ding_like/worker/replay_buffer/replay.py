@@ -98,7 +98,7 @@ class Replay:
         FloatingPointError for what is no priority.
         """
         if self.priority:
-            self.sampler.update(self.ring, index, _array(priority))
+            self.sampler.update(self.ring, index, _on_cpu(priority))
 
     def cut(self) -> None:
         """Open episodes end here, since the envs start anew: what is pushed next belongs to others."""
@@ -119,9 +119,12 @@ class Replay:
         self.sampler.load_state_dict(state["sampler"])
 
 
-def _array(priority: Any) -> np.ndarray:
-    """On the CPU, in numpy."""
-    return priority.detach().cpu().numpy() if isinstance(priority, torch.Tensor) else np.asarray(priority)
+def _on_cpu(priority: Any) -> Any:
+    """A tensor as an array; of bfloat16 too, which numpy lacks."""
+    if not isinstance(priority, torch.Tensor):
+        return priority
+    priority = priority.detach().cpu()
+    return (priority.double() if priority.is_floating_point() else priority).numpy()
 
 
 for _name in ("replay", "naive", "deque", "advanced"):  # DI-engine's names for what is one store here
