@@ -8,6 +8,8 @@ EXTRAS = {
     "box2d": ["gymnasium[box2d]", "pygame-ce"],
     "atari": ["ale-py>=0.9", "opencv-python-headless"],
     "minatar": ["minatar>=1.0.15"],
+    "minigrid": ["minigrid>=3.0"],
+    "popgym": ["popgym>=1.0.7"],
     "envpool": ["envpool>=1.0"],
     "fast": ["numba"],
     "gym": ["gym==0.26.2"],
@@ -17,9 +19,8 @@ EXTRAS = {
     "wandb": ["wandb"],
 }
 TOOLS = ["pytest", "hypothesis", "ruff", "mypy", "types-PyYAML", "psutil"]
-EXTRAS["test"] = TOOLS + sorted(
-    {req for name in ("box2d", "atari", "minatar", "fast", "gym", "plot", "video", "onnx") for req in EXTRAS[name]}
-)
+TESTED = ("box2d", "atari", "minatar", "minigrid", "popgym", "fast", "gym", "plot", "video", "onnx")
+EXTRAS["test"] = TOOLS + sorted({req for name in TESTED for req in EXTRAS[name]})
 EXTRAS["all"] = sorted({req for name, extra in EXTRAS.items() if name != "test" for req in extra})
 
 setup(

@@ -11,6 +11,7 @@ __all__ = [
     "load_policy",
     "model_wrap",
     "serial_pipeline",
+    "serial_pipeline_onpolicy",
 ]
 
 _HOMES = {
@@ -21,6 +22,7 @@ _HOMES = {
     "load_policy": "ding_like.policy",
     "model_wrap": "ding_like.model",
     "serial_pipeline": "ding_like.entry.serial_entry",
+    "serial_pipeline_onpolicy": "ding_like.entry",
 }
 
 

@@ -24,6 +24,7 @@ from ding_like.model.build import model_mistakes
 from ding_like.policy import Policy
 from ding_like.policy.action_scale import ActionScale
 from ding_like.utils import ENV_MANAGER_REGISTRY, HOOK_REGISTRY
+from ding_like.worker.learner.hooks import POSITIONS
 
 # Of every class but policies and models, which hold theirs in `config_checks`.
 CHECKS: dict[str, Check] = {
@@ -219,5 +220,11 @@ def check_hooks(cfg: CfgDict) -> None:
             inspect.signature(hook).bind(**kwargs)
         except TypeError as err:
             raise ConfigError(f"{path}: hook '{entry['type']}' with arguments {kwargs}: {err}") from err
+        if getattr(hook, "position", POSITIONS[0]) not in POSITIONS:
+            raise ConfigError(
+                f"{path}: hook '{entry['type']}' has position {hook.position!r}; wanted one of {POSITIONS}"
+            )
         if hook.__module__.startswith("ding_like."):  # making one has no effect but its checks
             hook(**kwargs)
+        if entry["type"] == "lr_schedule" and get_path(cfg, "policy.learn.lr_schedule.type", None) is not None:
+            raise ConfigError(f"{path}: policy.learn.lr_schedule.type sets a learning rate too; leave one of them out")

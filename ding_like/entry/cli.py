@@ -137,6 +137,8 @@ def cli(
     if mode is None and config is None:
         click.echo(ctx.get_help())
         return
+    if config is None and options["resume"] and options["exp_name"]:
+        config = os.path.join(options["exp_name"], "total_config.yaml")
     if mode is None or (config is None and not (mode == "eval" and options["load_path"])):
         missing = "-m MODE" if mode is None else "-c FILE"
         raise click.UsageError(f"{missing} is missing; a run needs both, as in: ding -m serial -c FILE -s 0")
@@ -225,7 +227,9 @@ def export_command(checkpoint: str, path: str) -> None:
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
 @click.option("-o", "--out", default="plot.png", show_default=True, help="The picture: .png, .pdf or .svg.")
 @click.option("--key", default="eval_value", show_default=True, help="What to draw, as metrics.jsonl names it.")
-@click.option("--section", type=click.Choice(["eval", "learner", "collect"]), default="eval", show_default=True)
+@click.option(
+    "--section", metavar="NAME", default="eval", show_default=True, help="eval, learner, collect or a hook's."
+)
 @click.option("--x", type=click.Choice(["envstep", "train_iter", "wall_time_s"]), default="envstep", show_default=True)
 @click.option("--aggregate", type=click.Choice(["mean", "iqm"]), default="mean", show_default=True, help="Over seeds.")
 @click.option("--ci", type=float, default=0.95, show_default=True, help="Level of the bootstrap interval over seeds.")

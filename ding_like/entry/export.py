@@ -23,6 +23,7 @@ from ding_like.model.normalizer import NormalizedModel
 from ding_like.policy import Policy
 from ding_like.policy.action_scale import ActionScale
 from ding_like.policy.interface import Interface, kept_dtype
+from ding_like.policy.recurrence import is_recurrent
 
 ROWS = 64  # random observations that the graph is compared on
 TOLERANCE = 1e-4  # relative to the largest number of an output; float32 graphs differ by about 1e-6
@@ -49,6 +50,11 @@ def export_onnx(policy: Policy, path: str | os.PathLike) -> dict[str, dict[str, 
     onnxruntime = _packages()
     if policy.interface is None:
         raise ValueError("export_onnx wants a policy made with the spaces of an env, as runs and load_policy make them")
+    if is_recurrent(policy.get_model()):
+        raise ExportError(
+            f"the network ({type(policy.get_model()).__name__}) is recurrent, which export_onnx does not write; use "
+            "load_policy, whose act keeps the hidden state"
+        )
     rows = _random_rows(policy.interface, policy.get_model())
     net = _Network(policy).eval()
     names = input_names(policy.interface)

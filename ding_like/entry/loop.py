@@ -10,6 +10,7 @@ from typing import Any
 
 from ding_like.entry.build import Components
 from ding_like.entry.resume import ResumePoints
+from ding_like.entry.stop import StopRequest
 from ding_like.utils.log import Logger, get_logger
 from ding_like.utils.progress import Progress
 from ding_like.utils.seed import set_rng_state
@@ -31,6 +32,7 @@ class SyncLoop:
         reason: why a hook, or the stop value, ends the run; None while it goes on.
         result: the last evaluation.
         points: writes the resume points, where there are any.
+        request: somebody outside may ask the run to stop.
     """
 
     parts: Components
@@ -45,6 +47,7 @@ class SyncLoop:
     reason: str | None = None
     result: dict[str, Any] = field(default_factory=dict)
     points: ResumePoints | None = None
+    request: StopRequest = field(default_factory=StopRequest)
     _best: float = float("-inf")
     _round: int = 0  # most gradient steps of a round so far
     _logged_at: int = 0
@@ -78,9 +81,12 @@ class SyncLoop:
                 self._start()
             else:
                 set_rng_state(rng)
+            self.request.deferring = self.points is not None and self.points.enabled
             self._run(resumed=rng is not None)
+            self.request.deferring = False
             self.learner.call_hook("after_run")
         finally:
+            self.request.deferring = False
             gc.unfreeze()
 
     def _start(self) -> None:
@@ -97,6 +103,10 @@ class SyncLoop:
             resumed = False
             if self.reason is not None or self._limit_reached():
                 break
+            if self.request.error is not None:
+                if points is not None:
+                    points.write()
+                raise self.request.error
             if points is not None and (points.due or learner.train_iter + self._round >= self.max_train_iter):
                 points.write()
             collector.collect(self.parts.store.push)

@@ -11,7 +11,6 @@ from ding_like.entry.curves import AGGREGATES, LARGEST, Curve, NoDataError, Run,
 from ding_like.utils.log import get_logger
 
 X_LABELS = {"envstep": "environment steps", "train_iter": "gradient steps", "wall_time_s": "wall time in s"}
-SECTIONS = ("eval", "learner", "collect")
 FORMATS = (".png", ".pdf", ".svg")
 _NAMES = {"mean": "mean", "iqm": "interquartile mean"}
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito's
@@ -67,7 +66,6 @@ def plot(
     fraction = Check(lambda value: positive.fine(value) and value < 1, "a number between 0 and 1")
     height = Check(lambda value: finite.fine(value) and abs(value) <= LARGEST, f"a number up to {LARGEST:g}")
     for name, value, check in (
-        ("section", section, one_of(*SECTIONS)),
         ("x", x, one_of(*X_LABELS)),
         ("aggregate", aggregate, one_of(*AGGREGATES)),
         ("ci", ci, fraction),

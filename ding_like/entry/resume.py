@@ -44,7 +44,7 @@ class ResumePoints:
 
     def __init__(self, folder: Path, cfg: Any, state: Any) -> None:
         self.path = folder / POINT
-        self._enabled, self._every, self._share = bool(cfg.enabled), float(cfg.every), float(cfg.share)
+        self.enabled, self._every, self._share = bool(cfg.enabled), float(cfg.every), float(cfg.share)
         self._state = state
         self._next = float("-inf")  # a first one at the start: a run can always be resumed
         self._told = False
@@ -52,11 +52,11 @@ class ResumePoints:
     @property
     def due(self) -> bool:
         """Whether it is time for another one."""
-        return self._enabled and time.perf_counter() >= self._next
+        return self.enabled and time.perf_counter() >= self._next
 
     def write(self) -> None:
         """Write a point in place of the former one. Raises CheckpointError, which leaves the former, on a full disk."""
-        if not self._enabled:
+        if not self.enabled:
             return
         start = time.perf_counter()
         state = self._state()
@@ -64,8 +64,8 @@ class ResumePoints:
         if reason is not None and not self._told:
             self._told = True
             get_logger().info(
-                f"resume points of this run are not exact: the envs cannot be snapshot, {reason}. A resumed run "
-                "truncates the open episodes and starts new ones."
+                f"resume points of this run are not exact, as its envs have no snapshot: {reason}. A resumed run "
+                "truncates the open episodes and starts new ones; an env with get_state() and set_state() has one"
             )
         try:
             self.path.parent.mkdir(exist_ok=True)
@@ -130,6 +130,15 @@ def points_of(exp_name: str | os.PathLike) -> list[Path]:
     siblings = wanted.parent.iterdir() if wanted.parent.is_dir() else ()
     found = [p / POINT for p in siblings if numbered.fullmatch(p.name) and (p / POINT).is_file()]
     return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+def run_of_config(source: Any) -> str | None:
+    """The run folder of a config that is a run's own `total_config.yaml`; else None."""
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(os.path.expanduser(source))
+        if path.name == CONFIG_FILE and (path.parent / CKPT_DIR).is_dir():
+            return str(path.parent)
+    return None
 
 
 def find_run(cfg: Mapping[str, Any], seed: int | None) -> tuple[Path, dict[str, Any]]:

@@ -100,11 +100,13 @@ class RunFolder:
         eval_value_raw: float | None,
         seed: int,
         wall_time_s: float,
+        reason: str | None = None,
     ) -> Path:
         """Write `result.json` in one step (temp file and rename) and return its path.
 
         Args:
             stop: whether the run reached its `stop_value`.
+            reason: why the run ended, in words.
             eval_value, eval_value_raw: mean return of the last evaluation, through the eval wrappers and
                 before any reward wrapper; None where there was none. Written as null where not finite.
         """
@@ -116,6 +118,7 @@ class RunFolder:
             "eval_value_raw": _finite(eval_value_raw),
             "seed": int(seed),
             "wall_time_s": round(float(wall_time_s), 3),
+            "reason": reason,
             "version": ding_like.__version__,
         }
         part = self.path / f"{RESULT_FILE}.part"

@@ -12,9 +12,9 @@ from torch import nn
 from ding_like.config import CfgDict, ConfigError
 from ding_like.entry.build import Components, build, choose_seed, full_config
 from ding_like.entry.loop import SyncLoop
-from ding_like.entry.resume import ResumePoints, find_run, load_run_state, run_state
-from ding_like.entry.run_folder import RunFolder, RunFolderError
-from ding_like.entry.stop import exit_is_an_error, sigterm_raises
+from ding_like.entry.resume import ResumePoints, find_run, load_run_state, run_of_config, run_state
+from ding_like.entry.run_folder import CONFIG_FILE, RunFolder, RunFolderError
+from ding_like.entry.stop import StopRequest, exit_is_an_error, stop_requests
 from ding_like.policy import Policy
 from ding_like.torch_utils.checkpoint import CheckpointError, load_checkpoint, load_model_state, save_checkpoint
 from ding_like.torch_utils.mode import torch_threads
@@ -62,11 +62,13 @@ def serial_pipeline(
     where code of the user's calls sys.exit(). On an error, Ctrl-C or SIGTERM the results so far, and a checkpoint if
     the weights are finite, are written before it is raised.
     """
+    if resume and exp_name is None:
+        exp_name = run_of_config(input_cfg)
     cfg = full_config(input_cfg, sets, exp_name, own_model=model is not None)
     setup_console()
     point = _read_point(cfg, seed, load_path, on_exists) if resume else None
     seed = choose_seed(cfg, seed if point is None else point[1]["seed"])
-    with sigterm_raises(), exit_is_an_error(), torch_threads(int(cfg.torch_threads)):
+    with stop_requests() as request, exit_is_an_error(), torch_threads(int(cfg.torch_threads)):
         set_global_seed(seed)
         parts, checkpoints = build(cfg, seed, env_setting, model), None
         try:
@@ -75,7 +77,7 @@ def serial_pipeline(
             checkpoints = _Checkpoints(parts)
             folder = RunFolder(cfg.exp_name, on_exists) if point is None else RunFolder.existing(point[0])
             checkpoints.folder = folder
-            _run(parts, checkpoints, folder, max_train_iter, max_env_step, None if point is None else point[1])
+            _run(parts, checkpoints, folder, max_train_iter, max_env_step, None if point is None else point[1], request)
         finally:
             parts.close()
             if checkpoints is not None and checkpoints.folder is not None:
@@ -116,11 +118,12 @@ def _run(
     max_train_iter: int,
     max_env_step: int,
     state: dict[str, Any] | None,
+    request: StopRequest,
 ) -> None:
     cfg, start = parts.cfg, time.perf_counter()
     cfg.exp_name = str(folder.path)
     learner = save.learner
-    loop = SyncLoop(parts, learner, save, max_train_iter, max_env_step, folder.path)
+    loop = SyncLoop(parts, learner, save, max_train_iter, max_env_step, folder.path, request=request)
     if state is None:
         folder.save_config(cfg)
     else:
@@ -134,7 +137,7 @@ def _run(
         loop.progress = progress
         loop.points = ResumePoints(folder.path, cfg.resume, lambda: run_state(parts, learner, loop, logger))
 
-        def save_result() -> None:
+        def save_result(reason: str) -> None:
             folder.save_result(
                 env_step=parts.collector.envstep,
                 train_iter=learner.train_iter,
@@ -143,15 +146,19 @@ def _run(
                 eval_value_raw=loop.result.get("eval_value_raw"),
                 seed=parts.seed,
                 wall_time_s=time.perf_counter() - start,
+                reason=reason,
             )
 
         try:
             loop.run(rng)
             save("last")
         except BaseException as err:
-            _try_after(err, lambda: save("last"), save_result)
+            name = type(err).__name__
+            _try_after(err, lambda: save("last"), lambda: save_result(name))
+            if isinstance(err, KeyboardInterrupt):
+                _tell_how_to_go_on(loop, folder)
             raise
-        save_result()
+        save_result(loop.reason or "limit reached")
     value = loop.result["eval_value"]
     get_logger().info(
         f"{loop.reason or 'limit reached'}: mean return {value:.2f} over {loop.result['n_episode']} episodes after "
@@ -160,10 +167,17 @@ def _run(
     )
 
 
+def _tell_how_to_go_on(loop: SyncLoop, folder: RunFolder) -> None:
+    points = loop.points
+    how = f". Go on with: ding -m serial -c {folder.path / CONFIG_FILE} --resume" if points and points.enabled else ""
+    envstep, train_iter = loop.collector.envstep, loop.learner.train_iter
+    get_logger().info(f"stopped at env step {envstep:,}, gradient step {train_iter:,}. Results: {folder.path}{how}")
+
+
 def _load(state: dict[str, Any], parts: Components, learner: Learner, loop: SyncLoop, folder: RunFolder) -> None:
     load_run_state(state, parts, learner, loop)
     envstep, reason = parts.collector.envstep, parts.collector.not_exact
-    told = "" if reason is None else f"; not exact, as the envs could not be snapshot: {reason}"
+    told = "" if reason is None else f"; not exact, as its envs have no snapshot: {reason}"
     get_logger().info(f"resuming {folder.path} at env step {envstep:,}, gradient step {learner.train_iter:,}{told}")
 
 

@@ -1,4 +1,4 @@
-"""Ends of a run that come from outside its loop: SIGTERM, and sys.exit() in code that it calls."""
+"""Ends of a run that come from outside its loop: SIGTERM, Ctrl-C, and sys.exit() in code that it calls."""
 
 import signal
 import threading
@@ -6,30 +6,54 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ding_like.utils.log import get_logger
+
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM came. It goes the way of Ctrl-C, past every `except Exception`."""
 
 
-@contextmanager
-def sigterm_raises() -> Iterator[None]:
-    """SIGTERM raises `Terminated` in here; a second one is ignored, so that the first can save.
+class StopRequest:
+    """Whether somebody asked the run to stop.
 
-    Does nothing outside the main thread, or where the program has a handler of its own.
+    Attributes:
+        deferring: while True the first request is kept in `error`, for the loop to raise at the end of its round; a
+            second one raises at once, as every one does otherwise.
+        error: what to raise.
     """
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
 
-    def handler(*_: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise Terminated("SIGTERM")
+    def __init__(self) -> None:
+        self.deferring = False
+        self.error: BaseException | None = None
 
-    signal.signal(signal.SIGTERM, handler)
+    def _handle(self, signum: int, *_: Any) -> None:
+        error = Terminated("SIGTERM") if signum == signal.SIGTERM else KeyboardInterrupt()
+        if self.deferring and self.error is None:
+            self.error = error
+            get_logger().info("stopping at the end of this round, so that --resume goes on from here; again: at once")
+            return
+        if signum == signal.SIGTERM:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the first must be able to save
+        raise error
+
+
+@contextmanager
+def stop_requests() -> Iterator[StopRequest]:
+    """In here SIGTERM raises `Terminated` (a second one is ignored) and Ctrl-C KeyboardInterrupt, or both wait for the
+    end of a round, as the `StopRequest` says.
+
+    Does nothing outside the main thread, or to a signal for which the program has a handler of its own.
+    """
+    request, put_back = StopRequest(), {}
+    if threading.current_thread() is threading.main_thread():
+        for signum, usual in ((signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+            if signal.getsignal(signum) == usual:
+                put_back[signum] = signal.signal(signum, request._handle)
     try:
-        yield
+        yield request
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for signum, handler in put_back.items():
+            signal.signal(signum, handler)
 
 
 def exit_message(error: SystemExit) -> str:

@@ -40,8 +40,9 @@ FAMILIES = (
 PROVIDERS = (
     ("ALE/", "ale_py", "ding_like[atari]"),
     ("MinAtar/", "minatar.gym", "ding_like[minatar]"),
-    ("MiniGrid-", "minigrid", "minigrid"),
-    ("BabyAI-", "minigrid", "minigrid"),
+    ("MiniGrid-", "minigrid", "ding_like[minigrid]"),
+    ("BabyAI-", "minigrid", "ding_like[minigrid]"),
+    ("popgym-", "popgym", "ding_like[popgym]"),
 )
 
 

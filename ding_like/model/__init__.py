@@ -4,7 +4,12 @@ from ding_like.model.normalizer import NormalizedModel
 from ding_like.model.wrapper.model_wrappers import ModelWrapper, model_wrap, register_wrapper
 from ding_like.utils.lazy import lazy_names
 
-__all__ = ["DQN", "VAC", "ModelWrapper", "NormalizedModel", "model_wrap", "register_wrapper"]
+__all__ = ["DQN", "DRQN", "VAC", "ModelWrapper", "NormalizedModel", "model_wrap", "register_wrapper"]
 __getattr__ = lazy_names(
-    __name__, {"DQN": "ding_like.model.template.q_learning", "VAC": "ding_like.model.template.vac"}
+    __name__,
+    {
+        "DQN": "ding_like.model.template.q_learning",
+        "DRQN": "ding_like.model.template.drqn",
+        "VAC": "ding_like.model.template.vac",
+    },
 )

@@ -69,6 +69,7 @@ class NormalizedModel(nn.Module):
         self.model = model
         self.clip, self.eps = clip, eps
         self._keys = _vector_paths(obs_shape)
+        self._is_obs = "obs" in (children(obs_shape) or ())  # then {'obs': ...} alone may be an observation
         self._at = {path: i for i, path in enumerate(self._keys)}
         self.statistics: Any = nn.ModuleList(RunningStatistics(shape) for shape in self._keys.values())
         if not self._keys:
@@ -100,8 +101,11 @@ class NormalizedModel(nn.Module):
         return tree_map(leaf, obs)
 
     def forward(self, x: Any, **kwargs: Any) -> Any:
-        """The inner model on normalised observations; `x` is an observation or `{'obs': ..., 'prev_state': ...}`."""
-        if isinstance(x, dict) and "prev_state" in x and "obs" in x:
+        """The inner model on normalised observations `[..., obs]`; `x` is one, or a recurrent model's inputs.
+
+        Those are `{'obs': ..., 'prev_state': ..., ...}`; all but `obs` pass unchanged.
+        """
+        if isinstance(x, dict) and "obs" in x and ("prev_state" in x or not self._is_obs):
             return self.model({**x, "obs": self.normalize(x["obs"])}, **kwargs)
         return self.model(self.normalize(x), **kwargs)
 

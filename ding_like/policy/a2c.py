@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ding_like.data import ArrayDict
+from ding_like.data import ArrayDict, Block
 from ding_like.policy.actor_critic import ActorCriticPolicy
 from ding_like.rl_utils.distribution import make_distribution
 from ding_like.rl_utils.policy_gradient import policy_gradient_loss
@@ -25,14 +25,14 @@ class A2CPolicy(ActorCriticPolicy):
         ),
     )
 
-    def _get_train_sample(self, data: Any) -> Any:
-        items = super()._get_train_sample(data)
+    def _train_fields(self, data: Block) -> Block:
+        items = super()._train_fields(data)
         del items["logit"]
         return items
 
     def _forward_learn(self, data: ArrayDict) -> dict[str, Any]:
         """One gradient step on a minibatch `[N]`: obs, action, adv, return_, optional weight."""
-        output = self._learn_model.forward(data["obs"], mode="compute_actor_critic")
+        output, data = self._evaluated(data)
         distribution = make_distribution(output["logit"], self._kind)
         log_prob = distribution.log_prob(data["action"])  # [N]
         policy_loss = policy_gradient_loss(log_prob, self._advantage(data))  # [N]

@@ -68,6 +68,10 @@ class Acting:
         """The output of a wrapped model for observations `[B, ...]`, as NumPy fields; no gradient is recorded."""
         if self.has_train_mode:
             self._model.eval()
+        if wrapped.keeps_state:
+            with torch.no_grad():
+                output = wrapped.forward({"obs": self._to_model(obs)}, inference=True, **setting)
+            return ArrayDict(tree_map(_to_numpy, dict(output)))
         if self._numpy and type(obs) is np.ndarray and obs.ndim == 2:
             return ArrayDict(wrapped.forward(obs, **setting))
         with torch.inference_mode():

@@ -13,6 +13,8 @@ from ding_like.data import ArrayDict, Block, tree_cat, tree_index, tree_map
 from ding_like.model import model_wrap
 from ding_like.model.normalizer import RunningStatistics
 from ding_like.policy.base_policy import Policy
+from ding_like.policy.recurrence import acting_model, is_recurrent
+from ding_like.policy.segments import cut_segments, unroll, values_ahead
 from ding_like.rl_utils.adder import make_masks
 from ding_like.rl_utils.gae import gae_advantage
 from ding_like.rl_utils.loss import masked_mean
@@ -33,6 +35,7 @@ class ActorCriticPolicy(Policy):
     """
 
     config = dict(
+        learn_unroll_len=32,  # of a recurrent network: steps of a train sample, a segment of one env column
         action_space=None,  # discrete, multi_discrete or continuous; None: the env's, which it must agree with
         learn=dict(
             epoch_per_collect=1,  # passes over each rollout
@@ -47,9 +50,11 @@ class ActorCriticPolicy(Policy):
         ),
     )
     config_checks = {
+        "learn_unroll_len": at_least(1),
         "action_space": optional(one_of("discrete", "multi_discrete", "continuous")),
         "nstep": one_of(1),
         "random_collect_size": one_of(0),
+        "collect.traj_len_inf": one_of(False),
         "learn.update_per_collect": one_of(1),
         "learn.epoch_per_collect": at_least(1),
         "learn.value_weight": not_negative,
@@ -73,6 +78,8 @@ class ActorCriticPolicy(Policy):
             self._model.parameters(), learn.optimizer, learn.learning_rate, learn.grad_clip_norm
         )
         self._learn_model = model_wrap(self._model, wrapper_name="base")
+        if is_recurrent(self._model):
+            self._learn_model = model_wrap(self._learn_model, wrapper_name="hidden_state")
         self._init_value_norm()
         self._value_weight, self._entropy_weight = float(learn.value_weight), float(learn.entropy_weight)
 
@@ -81,7 +88,7 @@ class ActorCriticPolicy(Policy):
         actions = 1 if self._kind == "discrete" else len(shape) if isinstance(shape, (list, tuple)) else int(shape)
         if self._kind == "continuous":
             actions = 2 * int(np.prod(shape))  # two uniforms make one normal number
-        self._collect_model = model_wrap(self._model, wrapper_name=SAMPLERS[self._kind], width=actions)
+        self._collect_model = acting_model(self._model, SAMPLERS[self._kind], save_prev_state=True, width=actions)
         self._value_model = model_wrap(self._model, wrapper_name="base")
         self._lambda = float(self._cfg.collect.gae_lambda)
         self._init_value_norm()
@@ -91,7 +98,13 @@ class ActorCriticPolicy(Policy):
             self._value_norm = RunningStatistics((1,))
 
     def _init_eval(self) -> None:
-        self._eval_model = model_wrap(self._model, wrapper_name="deterministic_sample")
+        self._eval_model = acting_model(self._model, "deterministic_sample")
+
+    def _get_time_major(self) -> bool:
+        return is_recurrent(self._model)
+
+    def _get_sample_len(self) -> int:
+        return int(self._cfg.learn_unroll_len) if is_recurrent(self._model) else 1
 
     def _get_updates(self) -> int:
         return int(self._cfg.learn.epoch_per_collect)
@@ -114,7 +127,9 @@ class ActorCriticPolicy(Policy):
 
     def _process_transition(self, obs: Any, model_output: ArrayDict, timestep: Any) -> dict[str, Any]:
         raw = "raw_action" if "raw_action" in model_output else "action"
+        state = {"prev_state": model_output["prev_state"]} if "prev_state" in model_output else {}
         return {
+            **state,
             "obs": obs,
             "action": model_output[raw],
             "logit": model_output["logit"],
@@ -125,7 +140,16 @@ class ActorCriticPolicy(Policy):
             "done": timestep.done,
         }
 
-    def _get_train_sample(self, data: Block) -> Block:
+    def _get_train_sample(self, data: Block) -> Any:
+        """The fields of `_train_fields`; of a recurrent network in segments `[N, U]` with their first state."""
+        items = self._train_fields(data)
+        if not is_recurrent(self._model):
+            return items
+        fields = {name: items[name] for name in dict.keys(items)}
+        state, done = data["prev_state"], np.asarray(data["done"])
+        return cut_segments(fields, state, done, self._get_sample_len(), done.shape[1])
+
+    def _train_fields(self, data: Block) -> Block:
         """The rows `[T, B]` with `adv` and `return_` (advantage + value); values in the network's units.
 
         Schulman 2016, eq. 16; a truncated episode bootstraps from its final observation, a terminated one does not.
@@ -161,7 +185,12 @@ class ActorCriticPolicy(Policy):
         open_ends = np.flatnonzero(discount.reshape(-1)[link.ends] > 0)  # truncated, not terminated
         if len(open_ends):
             last = tree_cat([last, tree_index(link.finals, open_ends)])
-        ahead = self._values(last) * scale  # [B + K]
+        if is_recurrent(self._model):
+            at = (len(value) - 1) * link.columns + np.arange(link.columns)
+            at = np.concatenate([at, link.ends[open_ends]]) if len(open_ends) else at
+            ahead = values_ahead(self._value_model, data, at, last) * scale  # [B + K]
+        else:
+            ahead = self._values(last) * scale  # [B + K]
         out = np.empty_like(value)
         out[:-1] = value[1:]
         out[-1] = ahead[: link.columns]
@@ -172,6 +201,12 @@ class ActorCriticPolicy(Policy):
     def _values(self, obs: Any) -> np.ndarray:
         """The network's values `[N]` of observations `[N, ...]`."""
         return np.asarray(self._acting.call(self._value_model, obs, {"mode": "compute_critic"})["value"])
+
+    def _evaluated(self, data: ArrayDict) -> tuple[Any, ArrayDict]:
+        """The network's output for a minibatch, and the minibatch, both `[N]`; segments `[U, N]` become their steps."""
+        if is_recurrent(self._model):
+            return unroll(self._learn_model, data)
+        return self._learn_model.forward(data["obs"], mode="compute_actor_critic"), data
 
     def _advantage(self, data: ArrayDict) -> torch.Tensor:
         """Advantages of a minibatch `[N]`, normalised where the config says so (one alone stays as it is)."""

@@ -7,10 +7,8 @@ A policy of your own overrides `config`, `default_model`, `_init_learn`, `_init_
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -18,17 +16,17 @@ from ding_like.config.cfg_dict import CfgDict
 from ding_like.config.checks import Check, at_least, fraction, not_negative, one_of, optional, positive
 from ding_like.config.merge import deep_merge_defaults
 from ding_like.config.paths import ConfigError
-from ding_like.data import ArrayDict, Block, tree_index, tree_map, tree_stack
+from ding_like.data import ArrayDict, Block, tree_map
 from ding_like.model.build import make_model
 from ding_like.model.normalizer import NormalizedModel
 from ding_like.model.wrapper.model_wrappers import ModelWrapper
 from ding_like.policy.acting import Acting
-from ding_like.policy.common_utils import default_preprocess_learn
+from ding_like.policy.common_utils import default_preprocess_learn, per_env
 from ding_like.policy.deploy import policy_recipe
 from ding_like.policy.interface import Interface, untouched
 from ding_like.policy.modes import collect_function, eval_function, learn_function
+from ding_like.policy.schedules import epsilon_schedule, lr_schedule
 from ding_like.rl_utils.adder import get_nstep_return_data
-from ding_like.rl_utils.exploration import get_epsilon_greedy_fn, schedule
 
 FIELDS = ("learn", "collect", "eval")
 
@@ -71,6 +69,8 @@ class Policy:
         ),
         collect=dict(
             n_sample=8,  # train samples of one collect; whole rows of all env columns, extras count for the next
+            traj_len_inf=False,  # `_get_train_sample` of a policy of your own gets whole trajectories, not rows
+            max_traj_len=10000,  # longest of them: an episode that is still open then is handed on in parts
         ),
         eval={},
         other={},
@@ -89,6 +89,7 @@ class Policy:
         "learn.lr_schedule.end": not_negative,
         "learn.lr_schedule.decay": at_least(1),
         "collect.n_sample": at_least(1),
+        "collect.max_traj_len": at_least(1),
     }
     """Ranges by path below `policy`, added to those of the parents; None lifts one. A default passes in any case."""
     action_spaces: tuple[str, ...] = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
@@ -102,6 +103,8 @@ class Policy:
     """Whether dropout and batch-norm are on while learning."""
     per_env_transition = False
     """True calls `_process_transition` once per env column with scalars (slow)."""
+    per_column_trajectory: bool | str = False
+    """True is `collect.traj_len_inf` for good; 'list': a trajectory is a list of L dictionaries (slow)."""
 
     @classmethod
     def default_config(cls) -> CfgDict:
@@ -136,8 +139,9 @@ class Policy:
         self._acting = Acting(self._model, self._device, seed, self._shapes)
         self._noises = self._acting.noises
         self._envstep = 0  # of the learner
-        self._lr_fn = _lr_schedule(cfg.learn)
-        self._eps_fn = _epsilon_schedule(cfg.other.get("eps"))
+        self._memory: dict[str, Any] = {}  # hidden states of `act`
+        self._lr_fn = lr_schedule(cfg.learn)
+        self._eps_fn = epsilon_schedule(cfg.other.get("eps"))
         fields = FIELDS if enable_field is None else tuple(enable_field)
         unknown = [f for f in fields if f not in FIELDS]
         if unknown:
@@ -206,6 +210,24 @@ class Policy:
         """Rows at a block's end that wait for their future and come again in the next block."""
         return self._nstep - 1
 
+    def _get_windows(self) -> dict[str, Any] | None:
+        """Arguments of the `WindowStream` that makes the train samples; None: `_get_train_sample` makes them."""
+        return None
+
+    def _get_trajectories(self) -> dict[str, Any] | None:
+        """Arguments of the `TrajectoryStream` that feeds `_get_train_sample`; None: it gets blocks of rows."""
+        collect, whole = self._cfg.collect, self.per_column_trajectory
+        wanted = whole or collect.get("traj_len_inf", False)
+        return {"longest": int(collect.get("max_traj_len", 10000)), "as_list": whole == "list"} if wanted else None
+
+    def _get_sample_len(self) -> int:
+        """Rows of one env column that a train sample is made of."""
+        return 1
+
+    def _get_time_major(self) -> bool:
+        """Whether `_forward_learn` takes windows, as fields `[U, N, ...]`."""
+        return self._get_windows() is not None
+
     def _get_updates(self) -> int:
         """What the store is asked for after each collect: gradient steps (of a replay), epochs (of a rollout)."""
         return int(self._cfg.learn.update_per_collect)
@@ -252,12 +274,16 @@ class Policy:
         return optimizer.step()
 
     def run_state_dict(self) -> dict[str, Any]:
-        """What acting needs beyond the networks to go on exactly: the noise streams."""
-        return {"noises": self._acting.state_dict()}
+        """What acting needs beyond the networks to go on exactly: noise streams, hidden states."""
+        wrapped = getattr(self, "_collect_model", None)
+        rows = wrapped.run_state_dict() if isinstance(wrapped, ModelWrapper) else {}
+        return {"noises": self._acting.state_dict(), "wrappers": rows}
 
     def load_run_state_dict(self, state: dict[str, Any]) -> None:
         """Restore `run_state_dict`."""
         self._acting.load_state_dict(state["noises"])
+        if state["wrappers"]:
+            self._collect_model.load_run_state_dict(state["wrappers"])
 
     def get_model(self) -> nn.Module:
         """The network that learns."""
@@ -266,14 +292,20 @@ class Policy:
     def act(self, obs: Any, batched: bool = False) -> Any:
         """The deterministic action for one observation, both in the env's own form; nothing of the training moves.
 
+        A recurrent policy remembers from call to call until `reset`, which starts an episode.
         With `batched`, for observations `[B, ...]` actions `[B, ...]`. Raises ValueError naming what does not fit.
         """
         if self.interface is None or not hasattr(self, "_eval_model"):
             raise ValueError("act wants a policy made with its mode 'eval' and the spaces of an env, as runs make them")
         batch = self.interface.to_batch(obs, batched)
-        with untouched(self._model if self._acting.has_train_mode else None, self._noises):
+        model = self._model if self._acting.has_train_mode else None
+        with untouched(model, self._noises, self._eval_model, self._memory):
             output = self._forward_eval(batch)
         return self.interface.to_env(output["action"], batched)
+
+    def reset(self) -> None:
+        """An episode starts: `act` forgets what it has seen."""
+        self._memory.clear()
 
     def recipe(self) -> dict[str, Any]:
         """What a checkpoint holds beside the weights, for `load_policy`."""
@@ -298,7 +330,7 @@ class Policy:
         return collect_function(
             self._forward_collect,
             self._forward_random,
-            self._transition_per_env if self.per_env_transition else self._process_transition,
+            per_env(self._process_transition) if self.per_env_transition else self._process_transition,
             self._get_train_sample,
             self._reset_collect,
             self._get_setting_collect,
@@ -357,24 +389,6 @@ class Policy:
         model = getattr(self, name, None)
         if isinstance(model, ModelWrapper):
             model.reset(data_id=data_id)
-
-    def _transition_per_env(self, obs: Any, model_output: ArrayDict, timestep: Any) -> dict[str, Any]:
-        rows = [
-            self._process_transition(tree_index(obs, b), model_output[b], timestep[b])
-            for b in range(len(timestep.reward))
-        ]
-        return tree_stack([tree_map(np.asarray, row) for row in rows])
-
-
-def _epsilon_schedule(eps: Any) -> Callable[[int], float] | None:
-    return None if eps is None else get_epsilon_greedy_fn(eps.start, eps.end, eps.decay, eps.type)
-
-
-def _lr_schedule(learn: Any) -> Callable[[int], float] | None:
-    wanted = learn.get("lr_schedule")
-    if wanted is None or wanted.type is None:
-        return None
-    return schedule(float(learn.learning_rate), float(wanted.end), wanted.decay, wanted.type)
 
 
 def _detached(x: Any) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
-from ding_like.data import ArrayDict
+from ding_like.data import ArrayDict, tree_index, tree_map, tree_stack
 from ding_like.utils.collate import default_collate
 
 
@@ -51,3 +52,14 @@ def _float_done(batch: ArrayDict, ignore_done: bool) -> None:
     if "done" in batch:
         done = torch.as_tensor(batch["done"])
         batch["done"] = torch.zeros_like(done, dtype=torch.float32) if ignore_done else done.float()
+
+
+def per_env(process: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """A `_process_transition` of one env column, with scalars, as one of `[B]` fields."""
+
+    def transition(obs: Any, model_output: ArrayDict, timestep: Any) -> dict[str, Any]:
+        columns = range(len(timestep.reward))
+        rows = [process(tree_index(obs, b), model_output[b], timestep[b]) for b in columns]
+        return tree_stack([tree_map(np.asarray, row) for row in rows])
+
+    return transition

@@ -13,8 +13,10 @@ from ding_like.config.paths import ConfigError
 from ding_like.data import ArrayDict, Block
 from ding_like.model import model_wrap
 from ding_like.policy.base_policy import Policy
+from ding_like.policy.recurrence import acting_model, is_recurrent
+from ding_like.policy.sequences import SequenceErrors, SequenceQ, window_priority
 from ding_like.rl_utils.adder import get_nstep_return_data
-from ding_like.rl_utils.loss import masked_mean
+from ding_like.rl_utils.loss import huber, masked_mean
 from ding_like.rl_utils.td import q_learning_pair
 from ding_like.torch_utils import FlatOptimizer
 from ding_like.utils import POLICY_REGISTRY
@@ -27,8 +29,12 @@ class DQNPolicy(Policy):
     config = dict(
         priority=False,  # prioritised replay: what the network is most wrong about (|td|) is drawn more often
         priority_IS_weight=None,  # weigh the loss against that bias; None does where priority is True
+        burnin_step=0,  # of a recurrent network: steps in front of those that train, to bring its state up to date
+        learn_unroll_len=20,  # of a recurrent network: steps of a train sample after those; the last nstep do not train
         double=True,  # the online network chooses the bootstrap action, the target network values it
         learn=dict(
+            value_rescale=False,  # of a recurrent network: learn values through h(x), which makes large ones smaller
+            stored_state=True,  # of a recurrent network: begin at the state that collecting had there, not at zero
             loss="huber",  # huber (linear beyond |td| = 1) or mse
             target_update_freq=100,  # gradient steps between copies to the target network; unused with target_theta
             target_theta=None,  # soft target update p <- (1 - theta) p + theta q at every step; None copies
@@ -43,6 +49,8 @@ class DQNPolicy(Policy):
         ),
     )
     config_checks = {
+        "burnin_step": at_least(0),
+        "learn_unroll_len": at_least(2),
         "priority_IS_weight": one_of(True, False, None),
         "learn.loss": one_of("huber", "mse"),
         "learn.target_update_freq": at_least(1),
@@ -63,23 +71,65 @@ class DQNPolicy(Policy):
             raise ConfigError(f"policy.learn.loss is {learn.loss!r}; wanted 'huber' or 'mse'")
         self._double = bool(self._cfg.double)
         self._priority = bool(self._cfg.priority)
-        self._loss = F.huber_loss if learn.loss == "huber" else F.mse_loss
+        self._loss = huber if learn.loss == "huber" else torch.square  # of td errors, any shape
+        self._mean_loss = F.huber_loss if learn.loss == "huber" else F.mse_loss
         self._optimizer = FlatOptimizer(
             self._model.parameters(), learn.optimizer, learn.learning_rate, learn.grad_clip_norm
         )
         self._learn_model = model_wrap(self._model, wrapper_name="base")
-        kind = (
+        kind: dict[str, Any] = (
             dict(update_type="assign", update_kwargs={"freq": learn.target_update_freq})
             if learn.target_theta is None
             else dict(update_type="momentum", update_kwargs={"theta": learn.target_theta})
         )
         self._target_model = model_wrap(deepcopy(self._model), wrapper_name="target", **kind)
+        if is_recurrent(self._model):
+            self._sequences: SequenceQ | None = self._make_sequences()
+        else:
+            self._sequences = None
+            self._refuse_recurrent_settings()
+
+    def _refuse_recurrent_settings(self) -> None:
+        """Raises ConfigError for a setting that would have no effect on a feed-forward network."""
+        for key, value in (
+            ("burnin_step", self._cfg.burnin_step),
+            ("learn.value_rescale", self._cfg.learn.value_rescale),
+        ):
+            if value:
+                name = type(self._model.model if hasattr(self._model, "model") else self._model).__name__
+                raise ConfigError(
+                    f"policy.{key} is {value!r} and the network ({name}) is feed-forward; wanted "
+                    f"{key}={type(value)()!r}, or a recurrent network, such as policy.model.type='drqn'"
+                )
+
+    def _make_sequences(self) -> SequenceQ:
+        cfg = self._cfg
+        return SequenceQ(
+            self._learn_model,
+            self._target_model,
+            burnin=int(cfg.burnin_step),
+            unroll_len=int(cfg.learn_unroll_len),
+            nstep=self._nstep,
+            gamma=self._gamma,
+            double=self._double,
+            rescale=bool(cfg.learn.value_rescale),
+            stored_state=bool(cfg.learn.stored_state),
+        )
+
+    def _get_windows(self) -> dict[str, Any] | None:
+        if not is_recurrent(self._model):
+            return None
+        cfg = self._cfg
+        return {"unroll_len": int(cfg.learn_unroll_len), "burnin": int(cfg.burnin_step), "tail": self._nstep}
 
     def _forward_learn(self, data: ArrayDict) -> dict[str, Any]:
         """One gradient step on n-step transitions `[N]`: obs, action, reward, discount, next_obs, optional weight.
 
-        With `priority` on the result holds `priority [N]`, the absolute TD errors.
+        Of a recurrent network: on windows `[U, N]`, see `SequenceQ`. With `priority` on the result holds
+        `priority [N]`, the absolute TD errors.
         """
+        if self._sequences is not None:
+            return self._learn_windows(self._sequences.errors(data), data.get("weight"))
         q = self._learn_model.forward(data["obs"])["logit"]  # [N, A]
         with torch.no_grad():
             target_q = self._target_model.forward(data["next_obs"])["logit"]  # [N, A]
@@ -93,9 +143,9 @@ class DQNPolicy(Policy):
         )  # [N], [N]
         weight = data.get("weight")
         if weight is None:  # the mean loss as one operation: half the graph
-            loss = self._loss(taken, wanted)
+            loss = self._mean_loss(taken, wanted)
         else:
-            loss = masked_mean(self._loss(taken, wanted, reduction="none"), weight=weight)
+            loss = masked_mean(self._loss(wanted - taken), weight=weight)
         grad_norm = self._optimise(self._optimizer, loss)
         self._target_model.update(self._model)
         taken = taken.detach()
@@ -110,11 +160,34 @@ class DQNPolicy(Policy):
             "cur_lr": self._optimizer.param_groups[0]["lr"],
         }
 
+    def _learn_windows(self, errors: SequenceErrors, weight: torch.Tensor | None) -> dict[str, Any]:
+        """One gradient step on the mean loss over all real steps; `weight [N]` is that of a window."""
+        loss = masked_mean(self._loss(errors.wanted - errors.taken), errors.mask, weight)
+        grad_norm = self._optimise(self._optimizer, loss)
+        self._target_model.update(self._model)
+        td = (errors.wanted - errors.taken).detach()  # [S, N]
+        priority = {"priority": window_priority(td, errors.mask)} if self._priority else {}
+        return {
+            **priority,
+            "total_loss": loss.detach(),
+            "q_value": masked_mean(errors.taken.detach(), errors.mask),
+            "td_error": masked_mean(td, errors.mask),
+            "grad_norm": grad_norm,
+            "cur_lr": self._optimizer.param_groups[0]["lr"],
+        }
+
     def _init_collect(self) -> None:
-        self._collect_model = model_wrap(self._model, wrapper_name="eps_greedy_sample")
+        self._collect_model = acting_model(self._model, "eps_greedy_sample", save_prev_state=True)
+
+    def _forward_random(self, obs: Any) -> ArrayDict:
+        if is_recurrent(self._model):  # what is stored has the network's state
+            return self._forward_collect(obs, eps=1.0)
+        return super()._forward_random(obs)
 
     def _process_transition(self, obs: Any, model_output: ArrayDict, timestep: Any) -> dict[str, Any]:
+        state = {"prev_state": model_output["prev_state"]} if "prev_state" in model_output else {}
         return {
+            **state,
             "obs": obs,
             "action": model_output["action"],
             "reward": timestep.reward,
@@ -132,7 +205,7 @@ class DQNPolicy(Policy):
         return data
 
     def _init_eval(self) -> None:
-        self._eval_model = model_wrap(self._model, wrapper_name="argmax_sample")
+        self._eval_model = acting_model(self._model, "argmax_sample")
 
 
 def _check_bootstrap(action_mask: torch.Tensor, discount: torch.Tensor) -> None:

@@ -48,12 +48,20 @@ class Interface:
 
 
 @contextmanager
-def untouched(model: nn.Module | None, noises: dict[str, Any]) -> Iterator[None]:
-    """Acting inside the block leaves modes (train or eval) and the noise streams of evaluation as they are.
+def untouched(model: nn.Module | None, noises: dict[str, Any], wrapped: Any, memory: dict[str, Any]) -> Iterator[None]:
+    """Acting inside the block leaves modes (train or eval), noise streams and hidden states of evaluation as they are.
 
     Args:
         model: None where its modes make no difference.
+        wrapped: what acts in evaluation.
+        memory: the hidden states that the block goes on from and leaves; empty where an episode starts.
     """
+    recurrent = wrapped.keeps_state
+    evaluating = wrapped.run_state_dict() if recurrent else {}
+    if recurrent:
+        wrapped.reset()
+        if memory:
+            wrapped.load_run_state_dict(memory)
     kept = noises.pop("eval", None)
     training = [] if model is None else [module for module in model.modules() if module.training]
     try:
@@ -64,6 +72,9 @@ def untouched(model: nn.Module | None, noises: dict[str, Any]) -> Iterator[None]
             noises["eval"] = kept
         for module in training:
             module.training = True
+        if recurrent:
+            memory.update(wrapped.run_state_dict())
+            wrapped.load_run_state_dict(evaluating)
 
 
 def kept_dtype(leaf: Mapping[str, Any]) -> np.dtype:

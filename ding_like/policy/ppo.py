@@ -45,9 +45,9 @@ class PPOPolicy(ActorCriticPolicy):
         self._clip, self._dual_clip, self._value_clip = learn.clip_ratio, learn.dual_clip, learn.value_clip
         self._target_kl = learn.target_kl
 
-    def _get_train_sample(self, data: Block) -> Block:
+    def _train_fields(self, data: Block) -> Block:
         """The base's fields, and `log_prob` of each action under the policy that took it."""
-        items = super()._get_train_sample(data)
+        items = super()._train_fields(data)
         logit = tree_map(torchify, items.pop("logit"))
         with torch.inference_mode():
             distribution = make_distribution(logit, self._kind)
@@ -55,8 +55,11 @@ class PPOPolicy(ActorCriticPolicy):
         return items
 
     def _forward_learn(self, data: ArrayDict) -> dict[str, Any]:
-        """One gradient step on a minibatch `[N]`: obs, action, log_prob, adv, return_, value, optional weight."""
-        output = self._learn_model.forward(data["obs"], mode="compute_actor_critic")
+        """One gradient step on a minibatch `[N]`: obs, action, log_prob, adv, return_, value, optional weight.
+
+        Of a recurrent network: on segments `[U, N]`.
+        """
+        output, data = self._evaluated(data)
         distribution = make_distribution(output["logit"], self._kind)
         log_prob = distribution.log_prob(data["action"])  # [N]
         surrogate, ratio = clipped_surrogate(

@@ -47,7 +47,7 @@ def get_train_sample(
     Returns:
         An ArrayDict `[N, U]`, or, for a list, a list of dictionaries whose fields are lists of length U.
     """
-    plan = _checked_plan(unroll_len, last_fn_type, burnin, stride, tail)
+    plan = plan_windows(unroll_len, last_fn_type, burnin, stride, tail)
     if unroll_len == 1 and burnin == 0 and tail == 0:
         return data
     if isinstance(data, Block) and "mask" in data:
@@ -62,7 +62,7 @@ def get_train_sample(
     raise TypeError(f"windows of a {type(data).__name__}; wanted an ArrayDict, a Block or a list of dictionaries")
 
 
-class _Plan:
+class WindowPlan:
     """Where windows lie in a trajectory."""
 
     def __init__(self, span: int, stride: int, width: int, burnin: int, last_fn_type: str) -> None:
@@ -83,7 +83,8 @@ class _Plan:
         return np.asarray(firsts, np.int64).reshape(-1, 1) - self.burnin + np.arange(self.width)
 
 
-def _checked_plan(unroll_len: int, last_fn_type: str, burnin: int, stride: int | None, tail: int) -> _Plan:
+def plan_windows(unroll_len: int, last_fn_type: str, burnin: int, stride: int | None, tail: int) -> WindowPlan:
+    """The checked plan of `get_train_sample`'s arguments. Raises ValueError naming one that does not fit."""
     if last_fn_type not in LAST_FN_TYPES:
         raise ValueError(f"last_fn_type is {last_fn_type!r}; choose one of {', '.join(LAST_FN_TYPES)}")
     if unroll_len < 1 or burnin < 0 or tail < 0:
@@ -94,7 +95,7 @@ def _checked_plan(unroll_len: int, last_fn_type: str, burnin: int, stride: int |
     step = span if stride is None else stride
     if not 1 <= step <= span:
         raise ValueError(f"stride is {step}; wanted 1 to unroll_len - tail = {span}, or steps would never train")
-    return _Plan(span, step, burnin + unroll_len, burnin, last_fn_type)
+    return WindowPlan(span, step, burnin + unroll_len, burnin, last_fn_type)
 
 
 def episode_ends(data: Any) -> Any:
@@ -116,7 +117,7 @@ def as_numpy(value: Any) -> np.ndarray:
     return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
 
 
-def _row_ends(data: Any) -> np.ndarray:
+def row_ends(data: Any) -> np.ndarray:
     """Ends of episodes, also in n-step output, whose `done` means something else."""
     if isinstance(data, Block) and data.link is not None and data.link.hop is not None:
         return data.link.hop == 1  # or the last row, where every stretch ends anyway
@@ -135,7 +136,7 @@ def _stretches(ends: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return column, first, np.nonzero(closes.T)[1]
 
 
-def _window_arrays(data: Any, plan: _Plan, null_transition: dict | None) -> ArrayDict:
+def _window_arrays(data: Any, plan: WindowPlan, null_transition: dict | None) -> ArrayDict:
     data, ends, final = _rows(data)
     mask = as_numpy(data["mask"]) if "mask" in data else np.ones(ends.shape, bool)
     flat = ends.ndim == 1
@@ -158,12 +159,12 @@ def _window_arrays(data: Any, plan: _Plan, null_transition: dict | None) -> Arra
     if final is not None and after.any():
         window, slot = np.nonzero(after)
         tree_write(out["obs"], (window, slot), tree_index(pick(final, stop), (window, 0)))
-    return _mark_null(out, before | after, null_transition)
+    return mark_null(out, before | after, null_transition)
 
 
 def _rows(data: Any) -> tuple[Any, np.ndarray, Any]:
     """The rows to cut, where their episodes end, and the observation after each (None if it is not known)."""
-    ends = _row_ends(data)
+    ends = row_ends(data)
     if isinstance(data, Block):
         rows, ends = data[: data.starts], ends[: data.starts]
         if data.link is not None and "next_obs" not in dict.keys(data):
@@ -172,7 +173,8 @@ def _rows(data: Any) -> tuple[Any, np.ndarray, Any]:
     return data, ends, data["next_obs"] if "next_obs" in data and "obs" in data else None
 
 
-def _mark_null(out: ArrayDict, null: np.ndarray, null_transition: dict | None) -> ArrayDict:
+def mark_null(out: ArrayDict, null: np.ndarray, null_transition: dict | None) -> ArrayDict:
+    """Write what null slots `null [N, U]` hold into windows, and the fields `null` and `mask`."""
     for name, value in (("reward", 0), ("cut", 0), ("done", True), ("terminated", True)):
         if name in out:
             out[name][null] = value
@@ -184,7 +186,7 @@ def _mark_null(out: ArrayDict, null: np.ndarray, null_transition: dict | None) -
     return out
 
 
-def _window_list(steps: list, plan: _Plan, null_transition: dict | None) -> list[dict[str, Any]]:
+def _window_list(steps: list, plan: WindowPlan, null_transition: dict | None) -> list[dict[str, Any]]:
     samples = []
     for slots in plan.slots(plan.firsts(len(steps))):
         window = []

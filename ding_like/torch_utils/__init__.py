@@ -3,6 +3,7 @@
 from ding_like.torch_utils.network.encoder import ConvEncoder, DictEncoder, VectorEncoder, make_encoder
 from ding_like.torch_utils.network.head import DiscreteHead, DuelingHead
 from ding_like.torch_utils.network.mlp import MLP
+from ding_like.torch_utils.network.rnn import get_lstm, sequence_mask
 from ding_like.torch_utils.optimizer import FlatOptimizer
 
 __all__ = [
@@ -13,5 +14,7 @@ __all__ = [
     "DuelingHead",
     "FlatOptimizer",
     "VectorEncoder",
+    "get_lstm",
     "make_encoder",
+    "sequence_mask",
 ]

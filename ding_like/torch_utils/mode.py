@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
-MODAL = (_NormBase, _DropoutNd, nn.RReLU, nn.MultiheadAttention, nn.TransformerEncoder, nn.RNNBase)
+MODAL = (_NormBase, _DropoutNd, nn.RReLU, nn.MultiheadAttention, nn.TransformerEncoder)
 
 
 def has_train_mode(model: nn.Module) -> bool:
@@ -20,8 +20,15 @@ def has_train_mode(model: nn.Module) -> bool:
     from outside torch and this package counts as yes.
     """
     return any(
-        isinstance(m, MODAL) or type(m).__module__.split(".")[0] not in ("torch", "ding_like") for m in model.modules()
+        isinstance(m, MODAL) or _drops_out(m) or type(m).__module__.split(".")[0] not in ("torch", "ding_like")
+        for m in model.modules()
     )
+
+
+def _drops_out(module: nn.Module) -> bool:
+    """RNNs have their dropout as a number, 0 by default."""
+    rate = getattr(module, "dropout", None)
+    return isinstance(rate, (int, float)) and rate > 0
 
 
 @contextmanager

@@ -1,5 +1,5 @@
-"""DI-engine's place of the collate function."""
+"""DI-engine's place of the collate functions."""
 
-from ding_like.utils.collate import default_collate
+from ding_like.utils.collate import default_collate, timestep_collate
 
-__all__ = ["default_collate"]
+__all__ = ["default_collate", "timestep_collate"]

@@ -110,7 +110,7 @@ class Registry:
         return sorted({*self._entries, *self._builtin})
 
 
-POLICY_REGISTRY = Registry("policy", {name: f"ding_like.policy.{name}" for name in ("a2c", "dqn", "ppo")})
+POLICY_REGISTRY = Registry("policy", {name: f"ding_like.policy.{name}" for name in ("a2c", "dqn", "ppo", "r2d2")})
 MODEL_REGISTRY = Registry(
     "model",
     {

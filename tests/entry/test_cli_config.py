@@ -123,7 +123,7 @@ def test_config_check_names_the_mistake(good, capsys, setting, message):
         (["policy.learn.grad_clip_norm=-1"], "policy.learn.grad_clip_norm: got -1, wanted a number above 0, or None"),
         (["policy.model.dulling=1"], "policy.model.dulling: model 'dqn' has no such argument. Did you mean 'dueling'?"),
         (["policy.model.head_layer_num=-1"], "policy.model.head_layer_num: got -1, wanted an integer of at least 0"),
-        (["policy.model={type: dqm}"], "no model is called 'dqm'. Did you mean 'dqn'?"),
+        (["policy.model={type: dqm}"], "no model is called 'dqm'. Did you mean 'dqn' or 'drqn'?"),
         (["env.type=CartPol-v1"], "no env is called 'CartPol-v1'"),
         (["env.type=Pendulum-v1"], "policy 'dqn' serves Discrete actions; env 'Pendulum-v1' has Box("),
         (["env.wrappers=[frame_stak]"], "no env_wrapper is called 'frame_stak'. Did you mean 'frame_stack'"),

@@ -309,7 +309,6 @@ def test_the_command_writes_a_picture_and_tells_its_path(tmp_path, monkeypatch, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(section="evl"), "section: got 'evl', wanted one of .*; did you mean 'eval'"),
         (dict(x="step"), "x: got 'step', wanted one of 'envstep'"),
         (dict(aggregate="median"), "aggregate: got 'median', wanted one of 'mean', 'iqm'"),
         (dict(ci=95), "ci: got 95, wanted a number between 0 and 1"),

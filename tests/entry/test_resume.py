@@ -98,8 +98,32 @@ def prioritised():
     return config(nstep=3, priority=True, other=other, learn={"optimizer": "rmsprop"})
 
 
+def windows():
+    model = {"encoder_hidden_size_list": [8], "lstm_type": "gru"}
+    over = dict(nstep=2, burnin_step=3, learn_unroll_len=6, model=model, collect={"n_sample": 4})
+    made = config(policy_type="r2d2", **over)
+    made["policy"]["learn"]["batch_size"] = 4
+    return made
+
+
+def segments():
+    model = {"encoder_hidden_size_list": [8], "lstm_type": "pytorch", "share_encoder": False}
+    return on_policy(model=model, learn_unroll_len=8, collect={"n_sample": 8}, learn={"batch_size": 2})
+
+
 def masked():
     return config(env_type="masked_parts", priority=True)
+
+
+def recurrent(policy_type="dqn", lstm_type="gru", **policy):
+    sizes = dict(nstep=2, burnin_step=3, learn_unroll_len=7, collect={"n_sample": 4}, learn={"batch_size": 4})
+    model = {"model": {"lstm_type": lstm_type}}
+    return config(policy_type=policy_type, **deep_merge_defaults(sizes, model, policy))
+
+
+def drqn():
+    learn = {"target_update_freq": 7, "stored_state": False}
+    return recurrent(model={"type": "drqn"}, learn=learn, norm_obs={"use_norm": True}, random_collect_size=20)
 
 
 class MaskedParts(gymnasium.Env):
@@ -156,8 +180,18 @@ CASES = {
         [13, 30],
     ),
     "dqn, prioritised, 3-step, a replay that wraps": (prioritised, [13, 30]),
+    "r2d2, burn-in, stored states": (windows, [7, 15]),
+    "ppo over two RNNs, segments": (segments, [5, 13]),
     "dqn, hooks that count, draw, save and schedule": (hooked, [13, 30]),
     "dqn, nested observations with a mask": (masked, [9]),
+    "dqn with drqn": (drqn, [13, 30]),
+    "r2d2, native columns that reset in the next step, a replay that wraps": (
+        lambda: deep_merge_defaults(
+            recurrent("r2d2", "normal", other={"replay_buffer": {"replay_buffer_size": 20}}),
+            {"env_manager": {"type": "vector"}},
+        ),
+        [9],
+    ),
 }
 
 
@@ -302,17 +336,43 @@ def test_without_snapshots_the_run_says_so_and_no_item_leads_from_a_cut_episode_
     assert len({obs[0] for obs, *_ in store}) >= 6  # two columns, cut twice
     assert "holds a handle" in point[".collector.not_exact"]
     assert "resume points of this run are not exact" in caplog.text
-    assert "not exact, as the envs could not be snapshot" in caplog.text
+    assert "not exact, as its envs have no snapshot" in caplog.text
 
 
-def read_items(folder, nstep):
+def test_without_snapshots_no_window_leads_from_a_cut_episode_into_a_new_one():
+    ENV_REGISTRY.register("trace", Trace)
+    Trace.blocked = True
+    made = deep_merge_defaults(recurrent("r2d2", env_type="trace"), {"env": {"n_evaluator_episode": 1}})
+    made["env"]["evaluator_env_num"] = 1
+    broken_and_resumed(made, [13, 29], max_train_iter=40)
+    Trace.blocked = False
+    store = loaded(Path("broken"), priority=True).ring
+    windows = store.gather(np.arange(store.first, store.end))
+    cut = set()
+    for obs, mask, done, terminated in zip(*(windows[k] for k in ("obs", "mask", "done", "terminated"))):
+        real = mask > 0
+        episode, t = obs[real].T
+        assert len(set(episode)) == 1 and (np.diff(t) == 1).all() and not terminated[real].any()
+        ends = np.flatnonzero(done & real)
+        assert real[-1] or ends.tolist() == [np.flatnonzero(real)[-1]]
+        if not real[-1]:
+            assert (obs[ends[0] + 1 :] == [episode[0], t[-1] + 1]).all(), "not the final observation"
+            cut |= {episode[0]} if t[-1] < 49 else set()
+    assert len(cut) == 4  # two columns, cut twice
+
+
+def loaded(folder, **keys):
     from ding_like.config import CfgDict
     from ding_like.entry.resume import read_point
     from ding_like.worker import Replay
 
-    replay = Replay(CfgDict(replay_buffer_size=200))
+    replay = Replay(CfgDict({**Replay.config, "replay_buffer_size": 200, **keys}))
     replay.load_state_dict(read_point(folder / POINT)["store"])
-    batch = replay.sample(3000)
+    return replay
+
+
+def read_items(folder, nstep):
+    batch = loaded(folder).sample(3000)
     return list(zip(batch["obs"], batch["next_obs"], batch["reward"], batch["discount"]))
 
 

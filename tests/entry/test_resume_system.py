@@ -67,7 +67,7 @@ DQN = dict(
 
 def test_a_run_killed_at_random_times_ends_as_one_never_stopped():
     write_config(**DQN)
-    argv = ["-m", "serial", "-c", "c.yaml", "-s", "3", "--train-iter", "1000"]
+    argv = ["-m", "serial", "-c", "c.yaml", "-s", "3", "--train-iter", "600"]
     assert ding(*argv, "--exp-name", "straight", cwd=".").returncode == 0
     killed_and_resumed([*argv, "--exp-name", "killed"], kills=2, rng=random.Random(0))
     assert_equal_runs(Path("straight"), Path("killed"))
@@ -132,3 +132,23 @@ def test_of_several_seeds_those_without_a_run_start_and_the_others_go_on():
     assert done.returncode == 0, done.stderr
     assert "many/seed_2: there is no run to resume, so it starts" in done.stderr
     assert [result(f"many/seed_{n}")["train_iter"] for n in (1, 2)] == [12, 12]
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_run_that_is_asked_to_stop_finishes_its_round_and_goes_on_exactly(signum, code):
+    write_config()
+    text = Path("c.yaml").read_text().replace("every: 0.1", "every: 1000.0")
+    Path("c.yaml").write_text(text)
+    argv = ["-m", "serial", "-c", "c.yaml", "-s", "3", "--train-iter", "500"]
+    run = start(*argv, "--exp-name", "killed")
+    wait_for_newer_point(run)
+    time.sleep(0.5)
+    run.send_signal(signum)
+    told = run.communicate(timeout=20)[1]
+    assert run.returncode == code, told
+    stopped = result("killed")["train_iter"]
+    assert 0 < stopped < 500 and "Go on with: ding -m serial -c killed/total_config.yaml --resume" in told
+    done = ding("-m", "serial", "--exp-name", "killed", "--resume", "--train-iter", "500", cwd=".")
+    assert done.returncode == 0 and f"gradient step {stopped:,}" in done.stderr, done.stderr
+    assert ding(*argv, "--exp-name", "straight", cwd=".").returncode == 0
+    assert_equal_runs(Path("straight"), Path("killed"))

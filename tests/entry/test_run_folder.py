@@ -17,6 +17,7 @@ RESULT = dict(
     eval_value_raw=470.0,
     seed=3,
     wall_time_s=1.23456,
+    reason="limit reached",
 )
 
 

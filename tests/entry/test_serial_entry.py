@@ -97,8 +97,19 @@ def test_the_saved_config_gives_an_equal_run(wanted):
 
 def test_the_result_tells_the_whole_run(wanted):
     got = result("wanted")
-    keys = {"env_step", "train_iter", "stop", "eval_value", "eval_value_raw", "seed", "wall_time_s", "version"}
+    keys = {
+        "env_step",
+        "train_iter",
+        "stop",
+        "eval_value",
+        "eval_value_raw",
+        "seed",
+        "wall_time_s",
+        "version",
+        "reason",
+    }
     assert set(got) == keys and got["train_iter"] == ITERS and got["seed"] == 0 and got["stop"] is False
+    assert got["reason"] == "limit reached"
     last = [line for line in wanted if line["section"] == "eval"][-1]
     assert (got["env_step"], got["eval_value"]) == (last["envstep"], last["eval_value"]) and got["wall_time_s"] > 0
 

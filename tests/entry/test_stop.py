@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from ding_like.entry.stop import Terminated, exit_is_an_error, sigterm_raises
+from ding_like.entry.stop import Terminated, exit_is_an_error, stop_requests
 
 
 def _terminate():
@@ -14,7 +14,7 @@ def _terminate():
 
 
 def test_sigterm_raises_once_and_the_handler_is_put_back():
-    with pytest.raises(Terminated), sigterm_raises():
+    with pytest.raises(Terminated), stop_requests():
         try:
             _terminate()
         finally:
@@ -26,18 +26,33 @@ def test_a_handler_of_the_programs_own_is_left_alone():
     seen = []
     before = signal.signal(signal.SIGTERM, lambda *_: seen.append(1))
     try:
-        with sigterm_raises():
+        with stop_requests():
             _terminate()
         assert seen == [1]
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.parametrize(("signum", "error"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
+def test_the_first_request_may_wait_and_the_second_does_not(signum, error):
+    with stop_requests() as request:
+        request.deferring = True
+        os.kill(os.getpid(), signum)
+        for _ in range(10**5):
+            pass
+        assert type(request.error) is error
+        with pytest.raises(error):
+            os.kill(os.getpid(), signum)
+            for _ in range(10**6):
+                pass
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_in_another_thread_nothing_is_installed():
     seen = []
 
     def work():
-        with sigterm_raises():
+        with stop_requests():
             seen.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=work)

@@ -76,6 +76,21 @@ def test_select_obs_of_one_key_gives_the_entry_itself():
     assert env.observation_space == spaces.Discrete(1000) and env.reset()[0] == 0
 
 
+@pytest.mark.parametrize("kwargs", [{"keep": [2, 0]}, {"drop": [1]}])
+def test_select_obs_keeps_and_drops_positions_of_a_vector(kwargs):
+    space = spaces.Box(np.float32([0, 10, 20]), np.float32([1, 11, 21]))
+    env = wrap(AnySpace(space), dict(type="select_obs", **kwargs))
+    at = [2, 0] if "keep" in kwargs else [0, 2]
+    obs, _ = env.reset()
+    assert env.observation_space == spaces.Box(space.low[at], space.high[at])
+    assert env.observation_space.contains(obs) and obs.shape == (2,)
+
+
+def test_select_obs_wants_a_dict_or_a_vector():
+    with pytest.raises(ValueError, match="wanted a Dict or a Box of one axis"):
+        wrap(AnySpace(spaces.Box(0, 255, (3, 3), np.uint8)), "select_obs")
+
+
 def test_text_entry_can_be_dropped():
     space = spaces.Dict({"image": spaces.Box(0, 255, (3, 3), np.uint8), "mission": spaces.Text(5)})
     cfg = {"wrappers": [dict(type="select_obs", drop=["mission"])]}
@@ -169,7 +184,8 @@ def test_wrappers_of_the_user_and_of_gymnasium():
         (dict(type="frame_stack", m=4), TypeError, r"'frame_stack' with arguments \{'m': 4\}"),
         (dict(type="frame_stack", n=0), ValueError, "n=0"),
         ("channels_first", ValueError, r"wanted \[H, W, C\]"),
-        ("select_obs", ValueError, "wanted a Dict"),
+        (dict(type="select_obs", keep=["t"]), ValueError, r"names the position 't'; the observation has \[0"),
+        (dict(type="select_obs", drop=[7]), ValueError, "names the position 7"),
         (dict(type="reward_clip", low=2, high=1), ValueError, "low 2 is above high 1"),
     ],
 )

@@ -89,7 +89,7 @@ def test_missing_module_and_missing_package_are_named(monkeypatch):
     with (
         pytest.raises(UnknownNameError, match="MiniGrid-Nowhere")
         if _has("minigrid")
-        else pytest.raises(ImportError, match=r"needs the package 'minigrid': pip install 'minigrid'")
+        else pytest.raises(ImportError, match=r"needs the package 'minigrid': pip install 'ding_like\[minigrid\]'")
     ):
         make_env({"type": "MiniGrid-Nowhere-v0"})
 

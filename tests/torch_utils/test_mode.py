@@ -18,6 +18,6 @@ def test_built_in_networks_have_one_mode(net):
     assert not has_train_mode(net)
 
 
-@pytest.mark.parametrize("part", [nn.Dropout(), nn.BatchNorm1d(3), nn.LSTM(2, 2), Own()])
+@pytest.mark.parametrize("part", [nn.Dropout(), nn.BatchNorm1d(3), nn.LSTM(2, 2, 2, dropout=0.5), Own()])
 def test_dropout_batch_norm_and_unknown_modules_have_two(part):
     assert has_train_mode(nn.Sequential(nn.Linear(2, 2), part))

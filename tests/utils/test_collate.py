@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from ding_like.data import ArrayDict
-from ding_like.utils.collate import default_collate
+from ding_like.utils.collate import collate_items, default_collate
+from ding_like.utils.data import timestep_collate
 
 Point = namedtuple("Point", ["x", "y"])
 
@@ -42,7 +43,56 @@ def test_nested_samples():
 
 def test_a_collated_tree_passes_unchanged():
     for tree in (ArrayDict(a=np.zeros(2)), {"a": torch.zeros(2)}, torch.zeros(3), np.zeros(2)):
-        assert default_collate(tree) is tree
+        assert default_collate(tree) is tree and timestep_collate(tree) is tree
+
+
+def windows(lists=True):
+    """Two windows of three steps: x = 10 n + u."""
+    steps = [
+        [
+            dict(
+                obs={"a": np.float32([x, -x])},
+                action=torch.tensor([x]),
+                reward=np.float32([x, 0.5]),
+                done=u == 2,
+                prev_state={"h": np.full((1, 2), x, np.float32)},
+            )
+            for u, x in enumerate([10 * n, 10 * n + 1, 10 * n + 2])
+        ]
+        for n in range(2)
+    ]
+    if not lists:
+        return steps
+    keys = ("action", "reward", "done", "prev_state")
+    return [{"obs": {"a": [s["obs"]["a"] for s in w]}, **{k: [s[k] for s in w] for k in keys}, "n": 5} for w in steps]
+
+
+def test_windows_become_time_major():
+    """Dictionaries of lists: `[U, N, ...]`, of the state the first step alone."""
+    for batch in (windows(), windows(lists=False)):
+        out = timestep_collate(batch)
+        assert out["action"].tolist() == [[0, 10], [1, 11], [2, 12]] and out["obs"]["a"].shape == (3, 2, 2)
+        assert out["obs"]["a"][2].tolist() == [[2, -2], [12, -12]] and out["reward"].shape == (3, 2, 2)
+        assert out["done"].tolist() == [[False] * 2, [False] * 2, [True] * 2]
+        assert out["prev_state"]["h"].shape == (1, 2, 1, 2)
+        assert out["prev_state"]["h"][0, :, 0, 0].tolist() == [0, 10]
+    assert timestep_collate(windows())["n"].tolist() == [5, 5]
+
+
+def test_a_store_keeps_windows_by_item():
+    out, time_major = collate_items(windows()), timestep_collate(windows())
+    assert out["prev_state"]["h"].shape == (2, 1, 1, 2) and out["n"].tolist() == [5, 5]
+    for name in ("action", "reward", "done"):
+        assert torch.equal(out[name], time_major[name].transpose(0, 1))
+    assert torch.equal(out["obs"]["a"], time_major["obs"]["a"].transpose(0, 1))
+    assert collate_items([{"a": 1}, {"a": 2}])["a"].tolist() == [1, 2]
+
+
+def test_lists_of_equal_length_are_transposed():
+    out = default_collate([[1, (2.0, "x")], [3, (4.0, "y")]])
+    assert out[0].tolist() == [1, 3] and out[1][0].tolist() == [2, 4] and out[1][1] == ["x", "y"]
+    with pytest.raises(ValueError, match=r"lists of different lengths: \[1, 2\]"):
+        default_collate([[1], [1, 2]])
 
 
 def test_mistakes_are_named():

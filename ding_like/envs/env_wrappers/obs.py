@@ -76,32 +76,41 @@ class ChannelsFirst(gymnasium.ObservationWrapper):
 
 @ENV_WRAPPER_REGISTRY.register("select_obs")
 class SelectObs(gymnasium.ObservationWrapper):
-    """Some entries of a Dict observation.
+    """Some entries of a Dict observation, or some numbers of a vector.
 
     Args:
-        keep: keys to keep; a single string gives that entry itself instead of a Dict.
-        drop: keys to leave out.
+        keep: keys to keep, positions of a vector; a single key gives that entry itself instead of a Dict.
+        drop: keys or positions to leave out.
     """
 
-    def __init__(self, env: gymnasium.Env, keep: Sequence[str] | str | None = None, drop: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        env: gymnasium.Env,
+        keep: Sequence[str] | Sequence[int] | str | None = None,
+        drop: Sequence[str] | Sequence[int] = (),
+    ) -> None:
         super().__init__(env)
         space = env.observation_space
-        if not isinstance(space, spaces.Dict):
-            raise ValueError(f"select_obs got the observation space {space}; wanted a Dict")
+        if not isinstance(space, spaces.Dict) and not (isinstance(space, spaces.Box) and len(space.shape) == 1):
+            raise ValueError(f"select_obs got the observation space {space}; wanted a Dict or a Box of one axis")
+        known: list[Any] = list(space.spaces) if isinstance(space, spaces.Dict) else list(range(space.shape[0]))
         if isinstance(drop, str):
             drop = [drop]
         for key in [*([keep] if isinstance(keep, str) else keep or ()), *drop]:
-            if key not in space.spaces:
+            if key not in known:
+                what = "key" if isinstance(space, spaces.Dict) else "position"
                 raise ValueError(
-                    f"select_obs names the key '{key}'; the observation has {list(space.spaces)}."
-                    f"{suggest(key, space.spaces)}"
+                    f"select_obs names the {what} {key!r}; the observation has {known}.{suggest(key, known)}"
                 )
-        self._only = keep if isinstance(keep, str) else None
-        self._keys = [k for k in (space.spaces if keep is None else keep) if k not in drop]
-        if self._only is not None:
+        self._only: Any = keep if isinstance(keep, str) else None
+        self._keys: list[Any] = [k for k in (known if keep is None else keep) if k not in drop]
+        if isinstance(space, spaces.Box):
+            self._only = np.array(self._keys, np.int64)
+            self.observation_space = spaces.Box(space.low[self._only], space.high[self._only], dtype=space.dtype.type)
+        elif self._only is not None:
             self.observation_space = space[self._only]
         else:
             self.observation_space = spaces.Dict({k: space[k] for k in self._keys})
 
-    def observation(self, obs: dict) -> Any:
+    def observation(self, obs: Any) -> Any:
         return obs[self._only] if self._only is not None else {k: obs[k] for k in self._keys}

@@ -1,6 +1,6 @@
 """Networks by registry name."""
 
-from ding_like.model.template.q_learning import DQN
+from ding_like.model.template.q_learning import DQN, DRQN
 from ding_like.model.template.vac import VAC
 
-__all__ = ["DQN", "VAC"]
+__all__ = ["DQN", "DRQN", "VAC"]

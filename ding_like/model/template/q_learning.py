@@ -10,10 +10,14 @@ import torch
 from torch import nn
 
 from ding_like.config.checks import at_least, list_of, one_of, optional
+from ding_like.model.template.drqn import DRQN
+from ding_like.model.template.sequence import refuse_state
 from ding_like.torch_utils.network.encoder import make_encoder
 from ding_like.torch_utils.network.head import DiscreteHead, DuelingHead
 from ding_like.torch_utils.network.mlp import ACTIVATIONS, numpy_ready, through_torch
 from ding_like.utils import MODEL_REGISTRY
+
+__all__ = ["DQN", "DRQN"]
 
 
 @MODEL_REGISTRY.register("dqn")
@@ -60,6 +64,7 @@ class DQN(nn.Module):
 
     def forward(self, x: Any) -> dict[str, torch.Tensor]:
         """Observations `[..., obs]` to `logit [..., A]`, the Q-values."""
+        refuse_state(x, "take policy.model.type='drqn'")
         return {"logit": self.head(self.encoder(x))}
 
     def numpy_ready(self) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from torch import nn
 
 from ding_like.config.checks import at_least, list_of, one_of, optional, positive
+from ding_like.model.template.sequence import Call, Memory, previous_step, refuse_state
 from ding_like.torch_utils.network.encoder import make_encoder
 from ding_like.torch_utils.network.head import (
     SIGMA_TYPES,
@@ -19,8 +20,10 @@ from ding_like.torch_utils.network.head import (
     ValueHead,
 )
 from ding_like.torch_utils.network.mlp import ACTIVATIONS, numpy_ready, through_torch
+from ding_like.torch_utils.network.rnn import LSTM_TYPES
 from ding_like.utils import MODEL_REGISTRY
 
+PARTS = ("actor", "critic")
 ACTION_SPACES = ("discrete", "multi_discrete", "continuous")
 MODES = {  # name -> whether the actor and the critic are asked
     "compute_actor": (True, False),
@@ -31,7 +34,7 @@ MODES = {  # name -> whether the actor and the critic are asked
 
 @MODEL_REGISTRY.register("vac")
 class VAC(nn.Module):
-    """A policy and a state value, with one encoder for both or two. Mnih 2016.
+    """A policy and a state value, with one encoder for both or two, feed-forward or recurrent. Mnih 2016.
 
     `encoder_hidden_size_list=[64, 64]`, both head layer numbers 0, `share_encoder=False` and `activation='tanh'` make
     the two separate networks usual for vector observations.
@@ -55,7 +58,13 @@ class VAC(nn.Module):
         init_sigma: the deviation that the others start from.
         bound_type: None, or 'tanh' to keep mu inside (-1, 1).
         orthogonal_init: orthogonal weights (gain sqrt(2), 0.01 for the policy's output, 1 for the value's) and zero
-            biases; False keeps torch's.
+            biases; False keeps torch's. An RNN keeps its own.
+        lstm_type: None: feed-forward. 'normal', 'hpc', 'pytorch' or 'gru' (see `get_lstm`): an RNN after the encoder,
+            one for both or two as the encoders are.
+        lstm_hidden_size: width of the RNN; None takes the encoder's last.
+        num_layers: layers of the RNN.
+        use_prev_action: the RNN also gets `prev_action` (see `PreviousStep`).
+        use_prev_reward: the RNN also gets `prev_reward`.
     """
 
     config_checks = {
@@ -71,6 +80,9 @@ class VAC(nn.Module):
         "fixed_sigma_value": positive,
         "init_sigma": positive,
         "bound_type": one_of(None, "tanh"),
+        "lstm_type": one_of(None, *LSTM_TYPES),
+        "lstm_hidden_size": optional(at_least(1)),
+        "num_layers": at_least(1),
     }
 
     def __init__(
@@ -91,6 +103,11 @@ class VAC(nn.Module):
         init_sigma: float = 1.0,
         bound_type: str | None = None,
         orthogonal_init: bool = True,
+        lstm_type: str | None = None,
+        lstm_hidden_size: int | None = None,
+        num_layers: int = 1,
+        use_prev_action: bool = False,
+        use_prev_reward: bool = False,
     ) -> None:
         super().__init__()
         _check_widths("actor", actor_head_hidden_size, actor_head_layer_num)
@@ -102,6 +119,9 @@ class VAC(nn.Module):
             setattr(self, name, make_encoder(obs_shape, list(encoder_hidden_size_list), activation, norm_type))
         self._encoders = names[0], names[-1]
         hidden = getattr(self, names[0]).output_size
+        self.lstm_type = lstm_type
+        previous = shape, action_space, use_prev_action, use_prev_reward
+        hidden = self._remember(hidden, lstm_hidden_size, num_layers, previous)
         actor = (hidden, shape, actor_head_layer_num, activation, norm_type)
         self.actor_head: Any
         if action_space == "discrete":
@@ -117,24 +137,70 @@ class VAC(nn.Module):
         if orthogonal_init:
             self._orthogonal()
 
+    def _remember(self, features: int, hidden: int | None, layers: int, previous: tuple) -> int:
+        """Adds the memories that `lstm_type` asks for. Returns the size of what the heads get."""
+        if self.lstm_type is None:
+            if hidden is not None or layers != 1 or any(previous[2:]):
+                raise ValueError(
+                    "lstm_hidden_size, num_layers, use_prev_action and use_prev_reward are for a recurrent network; "
+                    f"set lstm_type to one of {sorted(LSTM_TYPES)}, or leave them out"
+                )
+            self._memories: tuple[str, ...] = ()
+            return features
+        size = features if hidden is None else hidden
+        self._memories = ("memory",) if self.share_encoder else ("actor_memory", "critic_memory")
+        for name in self._memories:
+            setattr(self, name, Memory(features, size, self.lstm_type, layers, previous_step(*previous)))
+        return size
+
     @property
     def actor(self) -> nn.ModuleList:
-        """Encoder and head of the policy."""
-        return nn.ModuleList([getattr(self, self._encoders[0]), self.actor_head])
+        """Encoder, memory where recurrent, and head of the policy."""
+        names = self._encoders[0], *self._memories[:1], "actor_head"
+        return nn.ModuleList(getattr(self, name) for name in names)
 
     @property
     def critic(self) -> nn.ModuleList:
-        """Encoder and head of the value."""
-        return nn.ModuleList([getattr(self, self._encoders[1]), self.critic_head])
+        """Encoder, memory where recurrent, and head of the value."""
+        names = self._encoders[1], *self._memories[-1:], "critic_head"
+        return nn.ModuleList(getattr(self, name) for name in names)
 
-    def forward(self, x: Any, mode: str = "compute_actor_critic") -> dict[str, Any]:
+    @property
+    def initial_state(self) -> Callable[[int], Any]:
+        """Of a recurrent network alone: the state of B columns before their first step, leaves `[B, layers, H]`.
+
+        With separate encoders it is `{'actor': ..., 'critic': ...}`.
+        """
+        if self.lstm_type is None:
+            raise AttributeError("initial_state")
+        return self._initial_state
+
+    def _initial_state(self, batch: int) -> Any:
+        states = [getattr(self, name).rnn.initial_state(batch) for name in self._memories]
+        return states[0] if self.share_encoder else dict(zip(PARTS, states))
+
+    def forward(
+        self,
+        x: Any,
+        mode: str = "compute_actor_critic",
+        inference: bool = False,
+        saved_hidden_state_timesteps: Sequence[int] | None = None,
+        saved_state_timesteps: Sequence[int] | None = None,
+    ) -> dict[str, Any]:
         """Observations `[..., obs]` to the outputs that `mode` asks for.
 
         `logit` ('compute_actor', 'compute_actor_critic'): `[..., A]`; a tuple of such tensors for 'multi_discrete';
         `{'mu': [..., d], 'sigma': [..., d]}` for 'continuous'. `value [...]` ('compute_critic',
         'compute_actor_critic'). Raises ValueError for another mode.
+
+        A recurrent network takes `x`, the other arguments and gives `next_state` and saved states as `DRQN.forward`
+        does. The state of a memory that `mode` does not ask stays as it was, but for cuts.
         """
         with_actor, with_critic = _asked(mode)
+        if self._memories:
+            asked = saved_state_timesteps if saved_hidden_state_timesteps is None else saved_hidden_state_timesteps
+            return self._recurrent(Call(x, inference, asked), with_actor, with_critic)
+        refuse_state(x, f"set policy.model.lstm_type to one of {sorted(LSTM_TYPES)}")
         parts: Any = self._modules
         own, other = self._encoders
         output, features = {}, None
@@ -147,6 +213,34 @@ class VAC(nn.Module):
             output["value"] = parts["critic_head"](features)
         return output
 
+    def _recurrent(self, call: Call, with_actor: bool, with_critic: bool) -> dict[str, Any]:
+        parts: Any = self._modules
+        if self.share_encoder:
+            hidden, state, saved = parts["memory"](parts["encoder"](call.obs), call, call.state)
+            actor = critic = hidden
+        else:
+            actor, critic, state, saved = self._apart(call, with_actor, with_critic)
+        output = {}
+        if with_actor:
+            output["logit"] = parts["actor_head"](actor)
+        if with_critic:
+            output["value"] = parts["critic_head"](critic)
+        return call.output(output, state, saved)
+
+    def _apart(self, call: Call, *asked: bool) -> tuple[Any, Any, dict[str, Any], list]:
+        """What the heads get (None for one not asked), the state and the saved states of two memories."""
+        hidden, states, saved = (dict[str, Any](dict.fromkeys(PARTS)) for _ in range(3))
+        for i in sorted((0, 1), key=lambda i: not asked[i]):  # who is asked comes first: it knows the columns
+            part, memory = PARTS[i], getattr(self, self._memories[i])
+            given = call.part(part, PARTS)
+            if asked[i]:
+                features = getattr(self, self._encoders[i])(call.obs)
+                hidden[part], states[part], saved[part] = memory(features, call, given)
+            else:
+                states[part], saved[part] = memory.idle(call, given, features.shape[-2])
+        after = [dict(zip(PARTS, pair)) for pair in zip(saved["actor"], saved["critic"])]
+        return hidden["actor"], hidden["critic"], states, after
+
     def numpy_ready(self) -> bool:
         """Whether acting may use `numpy_forward`: plain MLPs over a vector, float32, on the CPU."""
         own = type(self).forward is VAC.forward  # a subclass may compute something else
@@ -155,9 +249,11 @@ class VAC(nn.Module):
     def numpy_forward(self, x: np.ndarray, mode: str = "compute_actor_critic") -> dict[str, Any]:
         """As `forward` for `[B, obs]`, on NumPy views of the parameters; equal to it to float32 rounding.
 
-        A network whose parts were replaced by others without a NumPy forward runs in torch.
+        A network whose parts were replaced by others without a NumPy forward runs in torch. A recurrent one has none.
         """
         with_actor, with_critic = _asked(mode)
+        if self._memories:
+            raise TypeError("a recurrent network has no NumPy forward; call it with {'obs': ..., 'prev_state': ...}")
         if x.dtype != np.float32:
             x = x.astype(np.float32)
         parts: Any = self._modules  # nn.Module's own look-up is slow

@@ -18,12 +18,14 @@ class ModelWrapper:
 
     Attributes:
         noise_width: uniform numbers per env column and step that its `forward` wants as `noise [B, width]`.
+        keeps_state: whether a `hidden_state` wrapper is in the stack.
     """
 
     noise_width = 0
 
     def __init__(self, model: Any) -> None:
         self._model = model
+        self.keeps_state: bool = isinstance(model, ModelWrapper) and model.keeps_state
 
     def __getattr__(self, key: str) -> Any:
         if key == "_model":  # not there yet, as while unpickling
@@ -39,6 +41,15 @@ class ModelWrapper:
         if isinstance(self._model, ModelWrapper):
             self._model.reset(data_id=data_id, **kwargs)
 
+    def run_state_dict(self) -> dict[str, Any]:
+        """What the stack keeps between calls beyond the networks; `state_dict` stays the network's."""
+        return self._model.run_state_dict() if isinstance(self._model, ModelWrapper) else {}
+
+    def load_run_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore `run_state_dict`."""
+        if isinstance(self._model, ModelWrapper):
+            self._model.load_run_state_dict(state)
+
 
 @WRAPPER_REGISTRY.register("base")
 class BaseModelWrapper(ModelWrapper):
@@ -50,7 +61,7 @@ class BaseModelWrapper(ModelWrapper):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
-        inner: Any = model.model if isinstance(model, NormalizedModel) else model  # it passes all keywords on
+        inner = innermost(model)
         parameters = inspect.signature(inner.forward).parameters.values()
         self._any = any(p.kind is p.VAR_KEYWORD for p in parameters)
         self._accepts = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
@@ -80,9 +91,18 @@ class BaseModelWrapper(ModelWrapper):
         return output
 
 
+def innermost(model: Any) -> Any:
+    """The network inside a stack of wrappers and a normaliser (both pass keywords on)."""
+    while isinstance(model, ModelWrapper):
+        model = model._model
+    return model.model if isinstance(model, NormalizedModel) else model
+
+
 def action_mask_of(data: Any) -> Any:
-    """The `action_mask` in a model's input, an observation or `{'obs': ..., 'prev_state': ...}`; None without one."""
+    """The `action_mask` in a model's input, an observation or `{'obs': ...}` of a recurrent one; None without one."""
     if not isinstance(data, dict):
         return None
-    obs = data["obs"] if "prev_state" in data and "obs" in data else data
+    if "action_mask" in data:
+        return data["action_mask"]
+    obs = data.get("obs")
     return obs.get("action_mask") if isinstance(obs, dict) else None

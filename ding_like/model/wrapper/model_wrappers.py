@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from ding_like.model.wrapper.base_wrapper import BaseModelWrapper, ModelWrapper
+from ding_like.model.wrapper.hidden_state import HiddenStateWrapper
 from ding_like.model.wrapper.sample_wrappers import (
     ArgmaxSampleWrapper,
     DeterministicSampleWrapper,
@@ -27,6 +28,7 @@ __all__ = [
     "BaseModelWrapper",
     "DeterministicSampleWrapper",
     "EpsGreedySampleWrapper",
+    "HiddenStateWrapper",
     "ModelWrapper",
     "MultinomialSampleWrapper",
     "ReparamSampleWrapper",
@@ -89,6 +91,10 @@ class TargetNetworkWrapper(ModelWrapper):
         for name, buffer in self._network().named_buffers():
             if name in state:
                 buffer.copy_(state[name])
+
+    def train(self, mode: bool = True) -> TargetNetworkWrapper:
+        """Nothing: it stays in eval mode where a policy puts all its networks into train mode."""
+        return self
 
     def state_dict(self) -> dict:
         """A copy of the network's state and the update count; later updates do not change it."""

@@ -57,6 +57,7 @@ class Evaluator:
         env.launch(self._seed)
         self._policy.reset(None)
         done: list[dict] = []
+        told = ENDLESS
         while len(active):
             everyone = len(active) == columns
             obs = env.ready_obs if everyone else tree_index(env.ready_obs, active)
@@ -64,7 +65,8 @@ class Evaluator:
             output = self._policy.forward(obs, data_id=active)
             timestep = env.step(output["action"], None if everyone else active)
             steps[active] += 1
-            if steps[active[0]] % ENDLESS == 0:
+            if steps[active[0]] >= told:
+                told *= 2
                 self._warn_of_endless(active, steps)
             _check_finite("reward", timestep.reward, active, steps)
             if timestep.done.any():

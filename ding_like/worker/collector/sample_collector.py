@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 
 from ding_like.data import ArrayDict, Block, tree_cat, tree_index, tree_leaves, tree_map
+from ding_like.utils.collate import collate_items
 from ding_like.utils.seed import episode_seed
+from ding_like.worker.attribute import attribute_of
 from ding_like.worker.collector.slab import NonFiniteError, Slab
+from ding_like.worker.collector.trajectory import make_stream
 
 Sink = Callable[[Any], int]
 NO_COLUMN = np.empty(0, np.int64)
@@ -37,9 +40,11 @@ class SampleCollector:
         if self.n_sample < 1:
             raise ValueError(f"policy.collect.n_sample is {self.n_sample}; wanted at least 1")
         columns = env_manager.env_num
-        carry = int(policy.get_attribute("carry"))
+        self._sample_len = int(attribute_of(policy, "sample_len", 1))
+        self._stream = make_stream(policy, columns)
+        carry = int(policy.get_attribute("carry")) if self._stream is None else self._stream.carry
         self._slab = Slab(
-            carry + max(1, -(-self.n_sample // columns)), carry, masked=bool(getattr(env_manager, "may_idle", False))
+            carry + self._rows_for(self.n_sample), carry, masked=bool(getattr(env_manager, "may_idle", False))
         )
         self._surplus = 0
         self._normalised = bool(policy.get_attribute("norm_obs"))
@@ -75,14 +80,20 @@ class SampleCollector:
         policy = self._policy
         self.setting = {} if random else policy.get_setting(self.envstep)
         forward = policy.forward_random if random else policy.forward
-        slab, columns = self._slab, self._env.env_num
+        slab = self._slab
         need = (self.n_sample if n_sample is None else n_sample) - self._surplus
         while need > 0:
-            rows = min(slab.capacity, slab.carry + -(-need // columns)) - slab.fill
+            rows = min(slab.capacity, slab.carry + self._rows_for(need)) - slab.fill
             self._fill(rows, forward)
             need -= self._emit(give)
         self._surplus = -need
         return tree_cat(taken) if taken else None
+
+    def _rows_for(self, samples: int) -> int:
+        """Rows of the next block: those that give so many samples, or, of a stream, no more."""
+        if self._stream is not None:
+            return self._stream.rows_for(samples)
+        return max(1, -(-samples * self._sample_len // self._env.env_num))
 
     def _fill(self, rows: int, forward: Callable[..., ArrayDict]) -> None:
         env, slab, setting = self._env, self._slab, self.setting
@@ -142,7 +153,10 @@ class SampleCollector:
             ) from None
         if self._normalised:
             self._seen.append(_observed(block, self._slab.fresh))
-        items = self._policy.get_train_sample(block)
+        if self._stream is None:
+            items = self._policy.get_train_sample(block)
+        else:
+            items = self._stream.take(block, self._slab.fresh)
         if items is None or (isinstance(items, list) and not items):
             count = 0
         elif isinstance(items, (Block, list, dict)):
@@ -167,6 +181,7 @@ class SampleCollector:
             "not_exact": env.get("not_exact", unknown),
             "ready_obs": self._env.ready_obs,
             "slab": self._slab.state_dict(),
+            "stream": None if self._stream is None else self._stream.state_dict(),
             "surplus": self._surplus,
             "seen": list(self._seen),
             "started": self._started,
@@ -184,6 +199,8 @@ class SampleCollector:
         self.envstep, self.episode_count = state["envstep"], state["episode_count"]
         self._finished = deque([list(state["episodes"])] if state["episodes"] else [])
         self._slab.load_state_dict(state["slab"])
+        if self._stream is not None:
+            self._stream.load_state_dict(state["stream"])
         self._started, self.not_exact = state["started"], state["not_exact"]
         if state["env"]:
             self._env.load_state_dict(state["env"])
@@ -192,6 +209,8 @@ class SampleCollector:
             self._env.launch(episode_seed(self._seed, "collect/restart", 0, self.envstep))
         if self.not_exact is not None and self._started:
             self._slab.cut(state["ready_obs"])
+            if self._stream is not None:
+                self._stream.cut()
             self._policy.reset()
 
     def statistics(self) -> dict[str, float]:
@@ -216,6 +235,8 @@ def _observed(block: Block, fresh: int) -> Any:
 
 
 def _keep(taken: list[Any], items: Any) -> int:
+    if isinstance(items, list):
+        items = collate_items(items)
     kept = items.flat() if isinstance(items, Block) else ArrayDict(items)
     taken.append(tree_map(np.copy, kept))
     return len(tree_leaves(kept)[0])

@@ -162,12 +162,10 @@ class Slab:
         truncated[...] = np.logical_or(truncated, np.logical_not(terminated))
         if isinstance(self._fields.get("done"), np.ndarray):
             self._fields["done"][last] = True
-        ended = np.zeros(self._columns, bool)
-        for rows in self._ends:
-            if rows[0] // self._columns == last:
-                ended[rows % self._columns] = True
-        if not ended.all():
-            self.end(np.flatnonzero(~ended), obs)
+        shown = tree_map(np.copy, obs)
+        if self._ends and self._ends[-1][0] // self._columns == last:  # one entry a row, its columns ascending
+            tree_write(shown, self._ends.pop() % self._columns, self._finals.pop())
+        self.end(np.arange(self._columns), shown)
 
     def _allocate(self, obs: Any, row: dict[str, Any], timestep: Any) -> None:
         self._columns, self._width = len(timestep.reward), len(row)

@@ -10,9 +10,14 @@ import torch
 
 from ding_like.data import ArrayDict, torchify, tree_map
 from ding_like.utils import HOOK_REGISTRY
+from ding_like.worker.attribute import attribute_of
 from ding_like.worker.learner.hooks import POSITIONS, LearnerHook, LogHook, SaveHook
+from ding_like.worker.learner.padding import learn_watched
 
 _FROM_NUMPY = {np.ndarray: torch.from_numpy}  # a store's arrays are fresh, so the short way serves; `torchify` the rest
+
+
+_PER_WINDOW = ("index", "weight", "priority")  # fields with one entry a sample
 
 
 class Learner:
@@ -41,6 +46,8 @@ class Learner:
         self._policy = policy
         self._device = policy.get_attribute("device")
         self._moves = self._device.type != "cpu"
+        self._time_major = bool(attribute_of(policy, "time_major", False))
+        self._watching = True  # until a batch with padding showed whether the policy reads the mask
         self.logger = logger
         self.train_iter = 0
         self.envstep = 0
@@ -90,10 +97,17 @@ class Learner:
         self.envstep = envstep
         self.call_hook("before_iter")
         data = ArrayDict({k: _FROM_NUMPY.get(type(v), torchify)(v) for k, v in batch.items()})
+        windows = not self._time_major and getattr(data.get("null"), "ndim", 0) == 2  # `[N, U]`, of `get_train_sample`
+        if self._time_major or windows:
+            data = ArrayDict({k: v if k in _PER_WINDOW else tree_map(_time_first, v) for k, v in data.items()})
         if self._moves:
             data = tree_map(self._to_device, data)
         self._policy.set_attribute("envstep", envstep)  # learning-rate schedules count env steps
-        info = self._policy.forward(data)
+        if windows and self._watching and bool((data["null"] != 0).any()):
+            self._watching = False
+            info = learn_watched(self._policy.forward, data)
+        else:
+            info = self._policy.forward(data)
         self._check(info)
         self.last = info
         self.train_iter += 1
@@ -130,6 +144,11 @@ class Learner:
                 f"the loss is {float(loss)} at train_iter {self.train_iter}, env step {self.envstep}. The last "
                 "checkpoint is from before; try a smaller learning_rate, grad_clip_norm, or bounded rewards."
             )
+
+
+def _time_first(x: Any) -> Any:
+    """`[N, U, ...]` as `[U, N, ...]`."""
+    return x.transpose(0, 1) if isinstance(x, torch.Tensor) and x.dim() > 1 else x
 
 
 def _state_of(hook: LearnerHook) -> Any:

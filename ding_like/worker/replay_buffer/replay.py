@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from ding_like.data import ArrayDict
-from ding_like.utils import BUFFER_REGISTRY, default_collate
+from ding_like.utils import BUFFER_REGISTRY
+from ding_like.utils.collate import collate_items
 from ding_like.worker.replay_buffer.prioritized import PrioritizedSampler
 from ding_like.worker.replay_buffer.ring import Ring
 from ding_like.worker.replay_buffer.sampler import UniformSampler
@@ -59,7 +60,7 @@ class Replay:
         if isinstance(items, list):
             if not items:
                 return 0
-            items = default_collate(items)
+            items = collate_items(items)
         count = self.ring.push(items)
         self.sampler.added(self.ring)
         return count

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ding_like.data import ArrayDict, Block, tree_cat, tree_leaves, tree_map
-from ding_like.utils import BUFFER_REGISTRY, default_collate
+from ding_like.utils import BUFFER_REGISTRY
+from ding_like.utils.collate import collate_items
 from ding_like.utils.seed import generator
 
 
@@ -44,7 +45,7 @@ class Rollout:
         if isinstance(items, list):
             if not items:
                 return 0
-            items = tree_map(np.asarray, default_collate(items))
+            items = tree_map(np.asarray, collate_items(items))
         if isinstance(items, Block):
             part, count = items.flat(), items.starts * tree_leaves(items)[0].shape[1]
         else:

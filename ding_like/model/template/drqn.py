@@ -1,0 +1,106 @@
+"""Recurrent Q-network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from ding_like.config.checks import at_least, list_of, one_of, optional
+from ding_like.model.template.sequence import Call, Memory, previous_step
+from ding_like.torch_utils.network.encoder import make_encoder
+from ding_like.torch_utils.network.head import DiscreteHead, DuelingHead
+from ding_like.torch_utils.network.mlp import ACTIVATIONS
+from ding_like.torch_utils.network.rnn import LSTM_TYPES
+from ding_like.utils import MODEL_REGISTRY
+
+
+@MODEL_REGISTRY.register("drqn")
+class DRQN(nn.Module):
+    """Encoder, RNN and a discrete head, dueling or not. Hausknecht 2015; Kapturowski 2019.
+
+    Args:
+        obs_shape: observation spec (see `torch_utils.network.encoder`).
+        action_shape: number of actions A.
+        encoder_hidden_size_list: layer widths of the encoder.
+        dueling: separate value and advantage streams.
+        head_hidden_size: width H of the RNN and the head; None takes the encoder's last.
+        head_layer_num: hidden layers of the head.
+        lstm_type: 'normal' (LayerNorm LSTM), 'hpc' (the same numbers, faster), 'pytorch' (LSTM) or 'gru'.
+        activation: name or module.
+        norm_type: None or 'LN', of encoder and head.
+        res_link: the head gets the sum of the RNN's and the encoder's output.
+        num_layers: layers of the RNN.
+        use_prev_action: the RNN also gets `prev_action`, one-hot; -1 stands for none.
+        use_prev_reward: the RNN also gets `prev_reward`.
+    """
+
+    config_checks = {
+        "encoder_hidden_size_list": list_of(at_least(1)),
+        "head_hidden_size": optional(at_least(1)),
+        "head_layer_num": at_least(0),
+        "lstm_type": one_of(*LSTM_TYPES),
+        "activation": one_of(*ACTIVATIONS, or_a=(nn.Module, type)),
+        "norm_type": one_of(None, "LN"),
+        "num_layers": at_least(1),
+    }
+
+    def __init__(
+        self,
+        obs_shape: Any,
+        action_shape: int,
+        encoder_hidden_size_list: Sequence[int] = (128, 128, 64),
+        dueling: bool = True,
+        head_hidden_size: int | None = None,
+        head_layer_num: int = 1,
+        lstm_type: str = "normal",
+        activation: Any = "relu",
+        norm_type: str | None = None,
+        res_link: bool = False,
+        num_layers: int = 1,
+        use_prev_action: bool = False,
+        use_prev_reward: bool = False,
+    ) -> None:
+        super().__init__()
+        self.encoder: Any = make_encoder(obs_shape, list(encoder_hidden_size_list), activation, norm_type)
+        size: Any = self.encoder.output_size
+        hidden = size if head_hidden_size is None else head_hidden_size
+        if res_link and hidden != size:
+            raise ValueError(
+                f"head_hidden_size is {hidden}, the encoder's last width {size}; wanted the same number, since "
+                "res_link adds the two outputs"
+            )
+        self.res_link = res_link
+        previous = previous_step(int(action_shape), "discrete", use_prev_action, use_prev_reward)
+        self.memory = Memory(size, hidden, lstm_type, num_layers, previous)
+        head = DuelingHead if dueling else DiscreteHead
+        self.head: Any = head(hidden, int(action_shape), head_layer_num, activation, norm_type)
+
+    def initial_state(self, batch: int) -> dict[str, torch.Tensor]:
+        """The state of `batch` columns before their first step, leaves `[B, layers, H]`."""
+        return self.memory.rnn.initial_state(batch)
+
+    def forward(
+        self,
+        inputs: dict[str, Any],
+        inference: bool = False,
+        saved_hidden_state_timesteps: Sequence[int] | None = None,
+        saved_state_timesteps: Sequence[int] | None = None,
+    ) -> dict[str, Any]:
+        """Q-values `logit` and `next_state`: of one step, or of an unroll with a call each of encoder and head.
+
+        Args:
+            inputs: see `Call`; other keys (`enable_fast_timestep`) are ignored.
+            inference: one step, obs `[B, ...]` and logit `[B, A]`; else obs `[T, B, ...]` and logit `[T, B, A]`.
+            saved_hidden_state_timesteps: makes `saved_hidden_state` (alias `saved_state`), a list by position of the
+                states after so many steps; 0 is the given one. Alias `saved_state_timesteps`.
+        """
+        asked = saved_state_timesteps if saved_hidden_state_timesteps is None else saved_hidden_state_timesteps
+        call = Call(inputs, inference, asked)
+        features = self.encoder(call.obs)
+        hidden, state, saved = self.memory(features, call, call.state)
+        if self.res_link:
+            hidden = hidden + features
+        return call.output({"logit": self.head(hidden)}, state, saved)

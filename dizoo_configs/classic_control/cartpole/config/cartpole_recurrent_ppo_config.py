@@ -1,0 +1,25 @@
+"""CartPole-v1 with PPO over an LSTM: rollouts are trained on in segments with stored states."""
+
+main_config = dict(
+    exp_name="cartpole_recurrent_ppo_seed0",
+    env=dict(collector_env_num=8, evaluator_env_num=10, n_evaluator_episode=20, stop_value=475),
+    policy=dict(
+        discount_factor=0.98,
+        learn_unroll_len=32,
+        norm_obs=dict(use_norm=True),
+        model=dict(encoder_hidden_size_list=[64], lstm_type="pytorch", share_encoder=False, activation="tanh"),
+        learn=dict(epoch_per_collect=10, batch_size=8, learning_rate=1e-3, entropy_weight=0.0, value_norm=True),
+        collect=dict(n_sample=32, gae_lambda=0.9),  # segments: 128 steps of 8 columns
+        eval=dict(evaluator=dict(eval_freq=120)),
+    ),
+)
+create_config = dict(
+    env=dict(type="CartPole-v1"),
+    env_manager=dict(type="base"),
+    policy=dict(type="ppo"),
+)
+
+if __name__ == "__main__":
+    from ding_like.entry import serial_pipeline_onpolicy
+
+    serial_pipeline_onpolicy((main_config, create_config), seed=0)
