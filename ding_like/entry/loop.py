@@ -93,7 +93,7 @@ class SyncLoop:
         collector, size = self.parts.collector, int(self.parts.cfg.policy.random_collect_size)
         collector.start()
         if size > 0:
-            collector.collect(self.parts.store.push, n_sample=min(size, self.max_env_step), random=True)
+            collector.collect(self.parts.store.push, n_step=min(size, self.max_env_step), random=True)
 
     def _run(self, resumed: bool) -> None:
         learner, collector, points, whole = self.learner, self.parts.collector, self.points, True

@@ -15,8 +15,8 @@ from ding_like.utils.default_helper import lists_to_dicts
 def default_collate(batch: Any) -> Any:
     """A list of N samples (dictionaries, tuples, arrays, tensors, numbers) as one tree of tensors `[N, ...]`.
 
-    Tensors and arrays of shape `[1]` give `[N]`. Floats become float32, ints int64. Strings and None stay lists. Samples
-    that are lists of U entries give a list of U trees. A tree that is collated already (no list) passes unchanged.
+    Tensors and arrays of shape `[1]` give `[N]`. Floats become float32, ints int64. Strings and None stay lists.
+    Lists of U entries give a list of U trees. A tree that is collated already (no list) passes unchanged.
 
     Raises KeyError where dictionaries have different keys, TypeError for a kind that cannot be collated.
     """

@@ -22,7 +22,7 @@ class Mode:
         return dict(self.info)
 
     def get_attribute(self, name):
-        return {"device": torch.device("cpu")}[name]
+        return {"device": torch.device("cpu"), "time_major": False}[name]
 
     def set_attribute(self, name, value):
         setattr(self, name, value)

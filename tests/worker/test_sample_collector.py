@@ -323,3 +323,24 @@ def test_a_final_observation_that_is_not_finite_is_named(trunc):
     collector = make_collector(make_policy(), Count(50), Bad("obs", n=7, trunc=trunc), n_sample=40)
     with pytest.raises(FloatingPointError, match=r"final obs of env column 1 is not finite at env step 12 \(row 6 "):
         collector.collect()
+
+
+@pytest.mark.parametrize("nstep", [1, 3])
+@pytest.mark.parametrize("steps", [1, 5, 7, 40])
+def test_so_many_env_steps_are_collected_and_every_item_comes_once(steps, nstep):
+    policy = explorer(nstep=nstep)
+    collector = make_collector(policy, *diaries(), n_sample=6)
+    got = []
+
+    def push(items):
+        got.append(items.flat())
+        return len(got[-1]["reward"])
+
+    collector.collect(push, n_step=steps, random=True)
+    assert collector.envstep == 3 * -(-steps // 3)
+    collector.collect(push)
+    rows = np.concatenate([table(items) for items in got])
+    wanted = [item for env in collector._env._envs for item in env.unwrapped.items(nstep)]
+    assert len(np.unique(rows, axis=0)) == len(rows) and len(rows) >= 6
+    known = {tuple(np.round(w, 4)) for w in wanted}
+    assert {tuple(np.round(r, 4)) for r in rows} <= known

@@ -51,7 +51,7 @@ def service(monkeypatch):
 
 def learner(folder, **arguments):
     cfg = CfgDict(deep_merge_defaults(Learner.config, {"hooks": [dict(type="wandb", **arguments)]}))
-    policy = SimpleNamespace(get_attribute=lambda name: {"device": torch.device("cpu")}[name])
+    policy = SimpleNamespace(get_attribute={"device": torch.device("cpu"), "time_major": False}.__getitem__)
     made = Learner(cfg, policy)
     made.run = SimpleNamespace(folder=folder, cfg=CfgDict(CONFIG))
     return made

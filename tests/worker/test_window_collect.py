@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 
 from ding_like.config import CfgDict, deep_merge_defaults
 from ding_like.data import ArrayDict, torchify, tree_index, tree_map
+from ding_like.envs.env_manager.vector_env_manager import VectorEnvManager
+from ding_like.envs.vector import make_vec_fn
 from ding_like.model.template.drqn import DRQN
 from ding_like.policy.dqn import DQNPolicy
 from ding_like.policy.r2d2 import R2D2Policy
 from ding_like.worker import Evaluator, Learner, Replay, SampleCollector
 from tests.envs.toys import Count
+from tests.envs.vector_toys import Disabled, SameStep, VecDiary
 from tests.helpers import fingerprint, make_manager, make_policy
 from tests.worker.test_masked_rows import NextStep
 from tests.worker.test_sample_collector import GAMMA, Diary
@@ -143,6 +146,23 @@ def test_every_real_step_trains_as_often_as_promised_from_the_state_it_had(lengt
     assert all(sum(given[: k + 1]) >= sum(asked[: k + 1]) for k in range(len(asked)))
     assert_windows_are_the_episodes(run.all, run.envs, burnin, span, nstep, policy.get_model())
     assert run.collector.envstep == sum(len(env.steps) for env in run.envs)
+
+
+@pytest.mark.parametrize("batch", [VecDiary, SameStep, Disabled])
+def test_windows_of_native_columns_are_the_episodes_too(batch):
+    made = []
+
+    def vec(num_envs):
+        made.append(batch(num_envs))
+        return made[-1]
+
+    manager = VectorEnvManager(make_vec_fn({}, vec), 4)
+    run = Windows(recurrent(), None, 9, lambda envs: manager)
+    for _ in range(6):
+        run.collect()
+    envs = made[-1].envs
+    assert_windows_are_the_episodes(run.all, envs, 2, 3, 2, run.policy.get_model())
+    assert run.collector.envstep == sum(len(env.steps) for env in envs)
 
 
 def diaries():

@@ -63,13 +63,20 @@ class SampleCollector:
             self._policy.reset()
             self._started = True
 
-    def collect(self, sink: Sink | None = None, n_sample: int | None = None, random: bool = False) -> Any:
+    def collect(
+        self,
+        sink: Sink | None = None,
+        n_sample: int | None = None,
+        random: bool = False,
+        n_step: int | None = None,
+    ) -> Any:
         """Step until at least `n_sample` train samples are complete; whole rows, extras count for the next collect.
 
         Args:
             sink: takes the items of each block (views into memory that the next block overwrites) and returns their
                 number. None joins them into one tree `[N, ...]`, which is returned (None if extras of before suffice).
             random: uniformly random actions.
+            n_step: collect at least so many env steps instead (whole rows); what they give is counted for no collect.
         """
         self.start()
         taken: list[Any] = []
@@ -82,11 +89,17 @@ class SampleCollector:
         forward = policy.forward_random if random else policy.forward
         slab = self._slab
         need = (self.n_sample if n_sample is None else n_sample) - self._surplus
-        while need > 0:
+        until = None if n_step is None else self.envstep + n_step
+        while until is not None and self.envstep < until:
+            rows = min(slab.capacity - slab.fill, -(-(until - self.envstep) // self._env.env_num))
+            self._fill(rows, forward)
+            if slab.fill > slab.carry:
+                self._emit(give)
+        while until is None and need > 0:
             rows = min(slab.capacity, slab.carry + self._rows_for(need)) - slab.fill
             self._fill(rows, forward)
             need -= self._emit(give)
-        self._surplus = -need
+        self._surplus = -need if until is None else self._surplus
         return tree_cat(taken) if taken else None
 
     def _rows_for(self, samples: int) -> int:

@@ -43,7 +43,7 @@ def learn_watched(forward: Callable[[Any], dict], data: ArrayDict) -> dict:
     if not WatchedBatch.reads & {"mask", "null"}:
         warn_once(
             "mask never read",
-            "_forward_learn read neither 'mask' nor 'null' of a batch with null steps (the padding of short episodes), so "
+            "_forward_learn read neither 'mask' nor 'null' of a batch with null steps, the padding of short episodes: "
             "it trains on them as if they were real; multiply the weights of its loss by data['mask'] [U, N], 0 there",
         )
     return info
