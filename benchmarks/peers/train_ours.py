@@ -33,6 +33,19 @@ def same_work(algo, n, steps):
             learn=dict(learn, entropy_weight=0.01, value_weight=0.5),
             collect=dict(n_sample=128 * n, gae_lambda=0.95),
         )
+    elif algo == "rppo":  # train_others.py --what sb3_rppo: one LSTM for both, velocities hidden
+        n = n or 8
+        net = dict(encoder_hidden_size_list=[64], lstm_type="pytorch", lstm_hidden_size=128)
+        net |= dict(actor_head_hidden_size=64, critic_head_hidden_size=64, activation="tanh")
+        learn = dict(epoch_per_collect=4, batch_size=8, learning_rate=2.5e-4, clip_ratio=0.2, grad_clip_norm=0.5)
+        policy = dict(
+            type="ppo",
+            discount_factor=0.99,
+            learn_unroll_len=32,
+            model=net,
+            learn=dict(learn, entropy_weight=0.01, value_weight=0.5),
+            collect=dict(n_sample=4 * n, gae_lambda=0.95),  # segments of 32 steps: 128 a column
+        )
     else:
         n = n or 1
         learn = dict(batch_size=128, update_per_collect=max(1, n // 4), learning_rate=2.5e-4, target_update_freq=125)
@@ -49,7 +62,10 @@ def same_work(algo, n, steps):
                 replay_buffer=dict(replay_buffer_size=10_000),
             ),
         )
-    return dict(env=dict(type="CartPole-v1", collector_env_num=n), policy=policy)
+    env = dict(type="CartPole-v1", collector_env_num=n)
+    if algo == "rppo":
+        env["wrappers"] = [dict(type="select_obs", keep=[0, 2])]
+    return dict(env=env, policy=policy)
 
 
 def recipe(algo):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from ding_like.config.checks import not_negative, optional, positive_fraction
+from ding_like.data import ArrayDict, leading_shape
 from ding_like.policy.dqn import DQNPolicy
+from ding_like.rl_utils.exploration import epsilon_ladder
 from ding_like.utils import POLICY_REGISTRY
 
 
@@ -22,7 +27,7 @@ class R2D2Policy(DQNPolicy):
         learn=dict(
             value_rescale=True,  # values are learned through h(x), which makes large ones smaller
             learning_rate=1e-4,  # step size
-            target_theta=0.001,  # soft target update p <- (1 - theta) p + theta q at every step; None copies
+            target_update_freq=2500,  # gradient steps between copies to the target network; unused with target_theta
         ),
         collect=dict(
             n_sample=32,  # windows of one collect
@@ -31,8 +36,23 @@ class R2D2Policy(DQNPolicy):
             eps=dict(
                 end=0.05,  # epsilon in the end
             ),
+            eps_ladder=dict(
+                base=None,  # env column i has the epsilon base ** (1 + alpha i / (columns - 1)) for good; paper: 0.4
+                alpha=7.0,  # see base; with base None all columns follow other.eps
+            ),
         ),
     )
+    config_checks = {"other.eps_ladder.base": optional(positive_fraction), "other.eps_ladder.alpha": not_negative}
+
+    def _forward_collect(self, obs: Any, data_id: Any = None, **setting: Any) -> ArrayDict:
+        ladder = self._cfg.other.eps_ladder
+        if ladder.base is not None:
+            columns = leading_shape(obs)[0]
+            setting["eps"] = epsilon_ladder(float(ladder.base), float(ladder.alpha), columns)
+        return super()._forward_collect(obs, data_id, **setting)
+
+    def _get_setting_collect(self, envstep: int) -> dict[str, Any]:
+        return {} if self._cfg.other.eps_ladder.base is not None else super()._get_setting_collect(envstep)
 
     def default_model(self) -> tuple[str, list[str]]:
         return "drqn", ["ding_like.model.template.q_learning"]

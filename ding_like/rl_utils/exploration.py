@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 
 def get_epsilon_greedy_fn(start: float, end: float, decay: int, type_: str = "exp") -> Callable[[int], float]:
     """Schedule of epsilon over environment steps.
@@ -31,3 +33,12 @@ def schedule(start: float, end: float, decay: int, type_: str) -> Callable[[int]
     if type_ == "linear":
         return lambda envstep: end if envstep >= decay else (start - end) * (1 - envstep / decay) + end
     raise ValueError(f"the type of a schedule is {type_!r}; choose 'exp' or 'linear'")
+
+
+def epsilon_ladder(base: float, alpha: float, columns: int) -> np.ndarray:
+    """An epsilon for each env column, `[columns]`, the same all the time: ``base ** (1 + alpha i / (columns - 1))``.
+
+    Horgan 2018, section 4.1, with base 0.4 and alpha 7; a single column has `base`.
+    """
+    share = np.arange(columns) / max(columns - 1, 1)
+    return base ** (1 + alpha * share)

@@ -13,7 +13,7 @@ from ding_like.model.template.drqn import DRQN
 from ding_like.policy.dqn import DQNPolicy
 from ding_like.policy.r2d2 import R2D2Policy
 from ding_like.utils import MODEL_REGISTRY
-from tests.helpers import fingerprint, make_policy, metrics, single, tiny_config
+from tests.helpers import fingerprint, make_policy, metrics, policy_config, single, tiny_config
 
 pytestmark = pytest.mark.usefixtures("in_tmp")
 
@@ -175,3 +175,18 @@ def test_a_network_without_next_state_is_named():
 def test_a_valid_config_is_complete():
     made = full_config(config())
     assert made.policy.burnin_step == 2 and made.policy.learn.stored_state is True
+
+
+def test_every_column_explores_as_much_as_its_rung_says():
+    """Kapturowski 2019 takes the ladder of Horgan 2018."""
+    torch.manual_seed(0)
+    model = dict(encoder_hidden_size_list=[8], lstm_type="gru")
+    cfg = policy_config(R2D2Policy, model=model, other=dict(eps_ladder=dict(base=0.5, alpha=2.0)))
+    policy = R2D2Policy(cfg, shapes=dict(obs_shape=3, action_shape=1000))
+    obs = np.ones((3, 3), np.float32)
+    explored = np.zeros(3)
+    for _ in range(600):
+        policy.collect_mode.reset(None)
+        output = policy.collect_mode.forward(obs, **policy.collect_mode.get_setting(0))
+        explored += output["action"] != output["logit"].argmax(-1)
+    np.testing.assert_allclose(explored / 600, [0.5, 0.25, 0.125], atol=0.07)

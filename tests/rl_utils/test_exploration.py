@@ -2,9 +2,10 @@
 
 import math
 
+import numpy as np
 import pytest
 
-from ding_like.rl_utils.exploration import get_epsilon_greedy_fn
+from ding_like.rl_utils.exploration import epsilon_ladder, get_epsilon_greedy_fn
 
 
 def test_exponential_schedule_falls_by_e_every_decay_steps():
@@ -26,3 +27,10 @@ def test_linear_schedule_is_a_line_that_stops_at_its_end():
 def test_wrong_arguments_are_named(args, message):
     with pytest.raises(ValueError, match=message):
         get_epsilon_greedy_fn(*args)
+
+
+def test_the_ladder_is_the_papers():
+    """Horgan 2018, section 4.1."""
+    ladder = epsilon_ladder(0.4, 7.0, 8)
+    np.testing.assert_allclose(ladder, [0.4 ** (1 + i) for i in range(8)])
+    np.testing.assert_allclose(epsilon_ladder(0.4, 7.0, 1), [0.4])
