@@ -63,17 +63,11 @@ class EpsGreedySampleWrapper(ModelWrapper):
         if noise is None:
             noise = np.random.random((logit.shape[0], 2))
         explore = noise[:, 0] < eps
-        action = logit.argmax(-1)
+        values = logit if type(logit) is np.ndarray else logit.detach().cpu().numpy()  # a few rows: torch is slower
+        action = values.argmax(-1)
         if np.count_nonzero(explore):
-            uniform = uniform_actions(noise[:, 1], logit.shape[-1], mask)
-            if type(logit) is np.ndarray:
-                action = np.where(explore, uniform, action)
-            else:
-                device = logit.device
-                action = torch.where(
-                    torch.as_tensor(explore, device=device), torch.as_tensor(uniform, device=device), action
-                )
-        output["action"] = action
+            action = np.where(explore, uniform_actions(noise[:, 1], values.shape[-1], mask), action)
+        output["action"] = action if values is logit else torch.as_tensor(action, device=logit.device)
         return output
 
 

@@ -12,13 +12,20 @@ main_config = dict(
     policy=dict(
         discount_factor=0.99,
         nstep=3,
-        burnin_step=4,
-        learn_unroll_len=20,
+        burnin_step=10,
+        learn_unroll_len=40,
         norm_obs=dict(use_norm=True),
         model=dict(encoder_hidden_size_list=[64], lstm_type="pytorch"),
-        learn=dict(update_per_collect=8, batch_size=64, learning_rate=1e-3, target_theta=0.01, value_rescale=False),
-        collect=dict(n_sample=8),
-        eval=dict(evaluator=dict(eval_freq=200)),
+        learn=dict(
+            update_per_collect=8,
+            batch_size=64,
+            learning_rate=1e-3,
+            target_theta=0.01,
+            loss="mse",  # huber would hardly feel the ends: few steps, wrong by much, while values still grow
+            grad_clip_norm=10.0,
+        ),
+        collect=dict(n_sample=4),
+        eval=dict(evaluator=dict(eval_freq=100)),
         other=dict(
             eps=dict(type="exp", start=1.0, end=0.05, decay=4000),
             replay_buffer=dict(replay_buffer_size=4000),
