@@ -45,7 +45,7 @@ def test_a_run_leaves_its_folder_and_can_be_evaluated_and_run_again(folder, caps
     result = json.loads((folder / "run" / "result.json").read_text())
     assert (result["seed"], result["stop"], result["version"]) == (3, False, ding_like.__version__)
     assert result["env_step"] >= 400
-    checkpoints = sorted(path.name for path in (folder / "run" / "ckpt").iterdir())
+    checkpoints = sorted(path.name for path in (folder / "run" / "ckpt").glob("*.tar"))
     assert checkpoints == ["ckpt_best.pth.tar", f"iteration_{result['train_iter']}.pth.tar"]
     lines = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["section"] == "eval"

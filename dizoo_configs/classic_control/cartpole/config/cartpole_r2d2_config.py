@@ -17,6 +17,7 @@ main_config = dict(
             target_theta=0.01,
             loss="mse",  # huber would hardly feel the ends: few steps, wrong by much, while values still grow
             grad_clip_norm=10.0,
+            lr_schedule=dict(type="linear", end=2e-4, decay=8000),  # calms what it has learned
         ),
         collect=dict(n_sample=4),
         eval=dict(evaluator=dict(eval_freq=200)),
