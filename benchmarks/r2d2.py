@@ -1,8 +1,8 @@
 """R2D2's learner step against its bare torch parts, and collecting with an LSTM policy against env and bare cell.
 
-Learner step: observations of 8 numbers, an LSTM of 128 ('pytorch') behind one layer of 128, windows of 40 burn-in and 40
-learning steps, batch 64, 5-step double Q. The bare parts: the same network by hand, online burn-in without gradient, the
-35 steps that train with it, the tail and the whole target without; gather, loss, backward, clip and Adam.
+Learner step: observations of 8 numbers, an LSTM of 128 ('pytorch') behind one layer of 128, windows of 40 burn-in and
+40 learning steps, batch 64, 5-step double Q. The bare parts: the same network by hand, online burn-in without gradient,
+the 35 steps that train with it, the tail and the whole target without; gather, loss, backward, clip and Adam.
 Collecting: 16 CartPole-v1 columns, against a bare loop that steps the envs and the same network by `LSTMCell`.
 
     python benchmarks/r2d2.py [--rounds 5]
