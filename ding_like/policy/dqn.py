@@ -140,16 +140,16 @@ class DQNPolicy(Policy):
                 next_action = self._learn_model.forward(data["next_obs"])["logit"].argmax(-1)  # [N]
         taken, wanted = q_learning_pair(
             q, data["action"], data["reward"], data["discount"], target_q, next_action
-        )  # [N], [N]
+        )  # [N, 1], [N, 1]
         weight = data.get("weight")
         if weight is None:  # the mean loss as one operation: half the graph
             loss = self._mean_loss(taken, wanted)
         else:
-            loss = masked_mean(self._loss(wanted - taken), weight=weight)
+            loss = masked_mean(self._loss((wanted - taken).squeeze(-1)), weight=weight)
         grad_norm = self._optimise(self._optimizer, loss)
         self._target_model.update(self._model)
-        taken = taken.detach()
-        td = wanted - taken
+        taken = taken.detach().squeeze(-1)  # [N]
+        td = wanted.squeeze(-1) - taken
         priority = {"priority": td.abs()} if self._priority else {}  # [N], what the store is told
         return {
             **priority,
