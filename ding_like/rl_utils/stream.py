@@ -55,7 +55,7 @@ class WindowStream:
         """
         ends = row_ends(block)  # [R, B]
         real = as_numpy(block["mask"]) > 0 if "mask" in block else None
-        base, first, self._again = self._seen - fresh, fresh - self._again, False
+        base, first, self._again = self._seen - fresh, max(0, fresh - self._again), False
         self._seen += len(ends) - fresh
         found: list[tuple[int, int, int, int, bool]] = []  # column, first and last row of its episode, window, ended
         for b in range(ends.shape[1]):

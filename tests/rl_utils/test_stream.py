@@ -209,3 +209,12 @@ def test_a_cut_ends_the_open_episodes_at_the_row_that_was_seen_last():
 def test_another_number_of_columns_is_refused():
     with pytest.raises(ValueError, match="saved run has 2 env columns, this one 3"):
         WindowStream(3, 4).load_state_dict(WindowStream(2, 4).state_dict())
+
+
+def test_a_cut_before_any_row_was_seen_loses_no_end():
+    """A run resumed before its first block was full: the rows that wait are all new to the stream."""
+    rows = Rows([[0], [2], [0], [2], [0], [0]])  # the last end is that of the cut
+    stream = WindowStream(1, 4, tail=1)
+    stream.cut()
+    windows = stream.take(rows.block(0, 6), 0)
+    np.testing.assert_array_equal(windows["mask"], [[1, 1, 0, 0], [1, 1, 0, 0]])

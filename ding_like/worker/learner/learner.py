@@ -156,7 +156,7 @@ def _state_of(hook: LearnerHook) -> Any:
         return None
     try:
         return hook.state_dict()
-    except Exception as err:
+    except Exception as err:  # whatever code of the user's raises: said with the name of the hook
         raise RuntimeError(f"hook {type(hook).__name__}: its state_dict raised {type(err).__name__}: {err}") from err
 
 
