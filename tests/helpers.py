@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from ding_like.config import deep_merge_defaults
-from ding_like.data import tree_map
+from ding_like.data import tree_index, tree_map
+from ding_like.entry.diagnostics import CLOCK_SECTION
 from ding_like.envs import BaseEnvManager
 from ding_like.envs.base_env import EnvTimestep
 from ding_like.policy.dqn import DQNPolicy
@@ -50,8 +51,9 @@ def single(pair):
 
 
 def metrics(folder):
-    """The lines of `metrics.jsonl` without wall times."""
+    """The lines of `metrics.jsonl` without what depends on the clock: wall times, and records of rates."""
     lines = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
+    lines = [line for line in lines if line["section"] != CLOCK_SECTION]
     return [{k: v for k, v in line.items() if k != "wall_time_s"} for line in lines]
 
 
@@ -153,7 +155,7 @@ class Steps:
             row = dict(obs=obs, action=self.action[t], reward=self.reward[t], next_obs=true)
             slab.write(obs, row | dict(terminated=terminated, done=self.end[t]), ts)
             if self.end[t].any():
-                slab.end(np.flatnonzero(self.end[t]), true)
+                slab.end(np.flatnonzero(self.end[t]), tree_index(true, np.flatnonzero(self.end[t])))
         return self._as(self.obs[stop])
 
     def blocks(self, sizes, nstep):

@@ -6,17 +6,22 @@ else is a leaf: numpy arrays, torch tensors, scalars, lists, `Infos`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import torch
 
 
 class LeafTuple(tuple):
     """A tuple that trees treat as one leaf (see `Infos`)."""
 
     __slots__ = ()
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is a torch tensor. Does not import torch: where it was not imported, nothing is one."""
+    return isinstance(x, getattr(sys.modules.get("torch"), "Tensor", ()))
 
 
 def is_node(x: Any) -> bool:
@@ -87,7 +92,7 @@ def tree_write(tree: Any, key: Any, value: Any) -> None:
 
     A `None` in the destination is skipped. Errors name the failing field.
     """
-    if isinstance(tree, (np.ndarray, torch.Tensor)):
+    if isinstance(tree, np.ndarray) or is_tensor(tree):
         if value is None:  # numpy would write NaN
             raise TypeError("got None, wanted something that fits the array")
         tree[key] = value
@@ -124,17 +129,17 @@ def _write_field(name: Any, leaf: Any, key: Any, value: Any) -> None:
 
 def tree_stack(trees: list, axis: int = 0) -> Any:
     """Trees of one structure stacked along a new axis (numpy leaves, or torch if the first leaf is)."""
-    return tree_map(lambda *xs: _stack(xs, axis), *trees)
+    return tree_map(lambda *xs: (_torch() if is_tensor(xs[0]) else np).stack(xs, axis), *trees)
 
 
-def _stack(xs: tuple, axis: int) -> Any:
-    return torch.stack(xs, axis) if isinstance(xs[0], torch.Tensor) else np.stack(xs, axis)
+def _torch() -> Any:
+    return sys.modules["torch"]
 
 
 def tree_cat(trees: list, axis: int = 0) -> Any:
     """Trees of one structure joined along an existing axis."""
     return tree_map(
-        lambda *xs: torch.cat(xs, axis) if isinstance(xs[0], torch.Tensor) else np.concatenate(xs, axis),
+        lambda *xs: _torch().cat(xs, axis) if is_tensor(xs[0]) else np.concatenate(xs, axis),
         *trees,
     )
 
@@ -152,7 +157,7 @@ def buffer_from_example(example: Any, lead: tuple[int, ...] | int) -> Any:
     shape = (lead,) if isinstance(lead, int) else tuple(lead)
 
     def empty(leaf: Any) -> np.ndarray:
-        a = leaf.detach().cpu().numpy() if isinstance(leaf, torch.Tensor) else np.asarray(leaf)
+        a = leaf.detach().cpu().numpy() if is_tensor(leaf) else np.asarray(leaf)
         if a.dtype == object:
             raise TypeError(f"cannot make a buffer for a field of type {type(leaf).__name__}; wanted numbers")
         return np.zeros(shape + a.shape, a.dtype)
@@ -162,6 +167,7 @@ def buffer_from_example(example: Any, lead: tuple[int, ...] | int) -> Any:
 
 def torchify(tree: Any) -> Any:
     """Numpy leaves become tensors that share their memory (read-only ones are copied); other leaves pass."""
+    import torch
 
     def tensor(a: Any) -> Any:
         if not isinstance(a, np.ndarray):
@@ -173,4 +179,4 @@ def torchify(tree: Any) -> Any:
 
 def numpify(tree: Any) -> Any:
     """CPU tensors become numpy arrays that share their memory; other leaves pass."""
-    return tree_map(lambda a: a.detach().numpy() if isinstance(a, torch.Tensor) else a, tree)
+    return tree_map(lambda a: a.detach().numpy() if is_tensor(a) else a, tree)

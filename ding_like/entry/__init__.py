@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["eval", "serial_pipeline", "serial_pipeline_onpolicy"]
+__all__ = ["async_pipeline", "eval", "parallel_pipeline", "serial_pipeline", "serial_pipeline_onpolicy"]
 
 
 def __getattr__(name: str) -> Any:
@@ -11,6 +11,12 @@ def __getattr__(name: str) -> Any:
         from ding_like.entry.serial_entry import serial_pipeline
 
         return serial_pipeline
+    if name in ("parallel_pipeline", "async_pipeline"):
+        from functools import partial
+
+        from ding_like.entry.serial_entry import serial_pipeline
+
+        return partial(serial_pipeline, mode=name.removesuffix("_pipeline"))
     if name == "eval":
         from ding_like.entry.eval_entry import eval as evaluate
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -22,10 +23,13 @@ from ding_like.config import (
     read_config,
     resolve_aliases,
 )
+from ding_like.distributed.evaluation import EvaluationTask, EvaluatorProcess
+from ding_like.distributed.group import WorkerGroup
 from ding_like.entry.checks import check_hooks, check_spaces, form_mistakes, value_mistakes
+from ding_like.entry.env_managers import eval_manager
+from ding_like.entry.sampling import calibrate, choose_sampler, make_collect_envs, worker_policy
 from ding_like.envs import ENV_CONFIG
-from ding_like.envs.env_manager.base_env_manager import BaseEnvManager
-from ding_like.envs.make import env_builder, make_env_fns
+from ding_like.envs.make import env_builder
 from ding_like.policy import Policy
 from ding_like.utils import (
     BUFFER_REGISTRY,
@@ -35,6 +39,7 @@ from ding_like.utils import (
     import_modules,
 )
 from ding_like.utils.log import get_logger
+from ding_like.utils.seed import rng_state, set_rng_state
 from ding_like.worker import Evaluator, Learner, Replay, SampleCollector
 
 TOP_CONFIG: dict = dict(
@@ -70,6 +75,8 @@ class Components:
     evaluator: Evaluator
     store: Replay
     managers: tuple[Any, Any]
+    mode: str = "serial"
+    lag: int = 0  # rounds of learning that the rows of a block are behind
 
     def close(self) -> None:
         """Close the envs."""
@@ -179,17 +186,19 @@ def choose_seed(cfg: CfgDict, seed: int | None) -> int:
 
 
 def check_names(cfg: CfgDict) -> None:
-    """Look up what a run looks up on its way: hooks, the env and, where Gymnasium makes it, its spaces and wrappers.
+    """Look up what a run looks up on its way: hooks, the env and, where Gymnasium makes it, its spaces and wrappers;
+    then the policy is made too.
 
-    Raises UnknownNameError with suggestions, ConfigError for spaces that the policy does not serve, EnvError.
+    Raises UnknownNameError with suggestions, ConfigError where spaces, network and policy do not fit, EnvError.
     """
     check_hooks(cfg)
     env_builder(cfg.env)
     if cfg.env.type in ENV_REGISTRY:
         return
-    manager = _manager(cfg, "eval", None, num=1)
+    here = CfgDict({**cfg, "policy": CfgDict({**cfg.policy, "cuda": False})})  # the GPU may be on another machine
+    manager = eval_manager(cfg, num=1)
     try:
-        check_spaces(cfg, policy_class(cfg), manager)
+        build_policy(here, manager, seed=0)
     finally:
         manager.close()
 
@@ -231,27 +240,44 @@ def config_defaults(user: Any, policy_cls: type[Policy]) -> CfgDict:
     )
 
 
-def build(cfg: CfgDict, seed: int, env_setting: Any = None, model: nn.Module | None = None) -> Components:
+def build(
+    cfg: CfgDict, seed: int, env_setting: Any = None, model: nn.Module | None = None, mode: str = "serial"
+) -> Components:
     """Envs, policy, collector, evaluator and store of a full config.
+
+    Args:
+        mode: of the run: serial, parallel or async. The sampler that follows is written into `cfg`.
 
     Raises ConfigError or TypeError where spaces and policy do not fit, EnvError where an env does not start.
     """
     check_hooks(cfg)
     made: list[Any] = []
     try:
-        collect_envs = _manager(cfg, "collect", env_setting)
+        aside = cfg.policy.eval.evaluator.where == "process"
+        if choose_sampler(cfg, mode) == "auto":
+            calibrate(cfg, lambda envs, cpu: _trial_policy(cfg, envs, model, cpu), env_setting)
+        collect_envs = make_collect_envs(cfg, seed, env_setting)
         made.append(collect_envs)
-        eval_envs = _manager(cfg, "eval", env_setting)
-        made.append(eval_envs)
+        if not aside:
+            made.insert(0, eval_manager(cfg, env_setting))
         policy = build_policy(cfg, collect_envs, seed, model)
+        if isinstance(collect_envs, WorkerGroup):
+            shapes = check_spaces(cfg, type(policy), collect_envs)
+            make = partial(
+                worker_policy, type(policy), cfg.policy, None if model is None else policy.get_model(), shapes
+            )
+            collect_envs.serve(policy, make)
         collector = SampleCollector(cfg.policy.collect, collect_envs, policy.collect_mode, seed)
-        evaluator = build_evaluator(cfg, eval_envs, policy, seed)
+        if aside:  # its envs close with it
+            made.insert(0, _evaluator_process(cfg, policy, seed, env_setting, model))
+        evaluator = made[0] if aside else build_evaluator(cfg, made[0], policy, seed)
         store = BUFFER_REGISTRY.build(cfg.replay_buffer.type, cfg.policy.other.replay_buffer, seed)
     except BaseException:
         for manager in made:
             manager.close()
         raise
-    return Components(cfg, seed, policy, collector, evaluator, store, (collect_envs, eval_envs))
+    lag = int(cfg.policy.collect.collector.lag) if mode == "async" else 0
+    return Components(cfg, seed, policy, collector, evaluator, store, (collect_envs, made[0]), mode, lag)
 
 
 def build_policy(
@@ -259,7 +285,18 @@ def build_policy(
 ) -> Policy:
     """The policy for a manager's spaces. Raises ConfigError naming an action space that it does not serve."""
     cls = policy_class(cfg)
-    return cls(cfg.policy, model, fields, seed=seed, shapes=check_spaces(cfg, cls, manager))
+    shapes = {**check_spaces(cfg, cls, manager), "env_num": manager.env_num}
+    return cls(cfg.policy, model, fields, seed=seed, shapes=shapes)
+
+
+def _trial_policy(cfg: CfgDict, manager: Any, model: nn.Module | None, cpu: bool) -> Policy:
+    """A policy that only collects, to measure; the global generators stay as they are."""
+    state = rng_state()
+    try:
+        trial = CfgDict({**cfg, "policy": CfgDict({**cfg.policy, "cuda": cfg.policy.cuda and not cpu})})
+        return build_policy(trial, manager, 0, deepcopy(model), ["collect"])
+    finally:
+        set_rng_state(state)
 
 
 def build_evaluator(cfg: CfgDict, manager: Any, policy: Policy, seed: int) -> Evaluator:
@@ -267,28 +304,24 @@ def build_evaluator(cfg: CfgDict, manager: Any, policy: Policy, seed: int) -> Ev
     return Evaluator(cfg.policy.eval.evaluator, manager, policy.eval_mode, seed)
 
 
-def _manager(
-    cfg: CfgDict, role: str, env_setting: Any, num: int | None = None, around: Callable[[Any], Any] | None = None
-) -> Any:
-    if num is None:
-        num = cfg.env.collector_env_num if role == "collect" else cfg.env.evaluator_env_num
-    evaluating = role == "eval"
-    cls: Any = ENV_MANAGER_REGISTRY.get(cfg.env_manager.type)
-    native = getattr(cls, "native", False)
-    if native and not evaluating:
-        return cls.from_config(cfg.env, cfg.env.manager, num, role, env_setting)
-    if native:  # whole episodes of single columns, reset by hand
-        cls, env_fns, manager_cfg = BaseEnvManager, cls.eval_env_fns(cfg.env, num, env_setting), None
-    else:
-        env_fns, manager_cfg = make_env_fns(cfg.env, num, role, env_setting), cfg.env.manager
-    if around is not None:
-        env_fns = [around(env_fns[0]), *env_fns[1:]]
-    return cls(env_fns, manager_cfg, role=role, auto_reset=not evaluating, seed_every_episode=evaluating)
+def evaluation(
+    cfg: CfgDict, seed: int, env_setting: Any = None, model: nn.Module | None = None
+) -> tuple[Any, Policy, Evaluator]:
+    """Env manager, policy and evaluator to evaluate weights with; the caller closes the manager."""
+    manager = eval_manager(cfg, env_setting)
+    try:
+        policy = build_policy(cfg, manager, seed, model, ["eval"])
+        return manager, policy, build_evaluator(cfg, manager, policy, seed)
+    except BaseException:
+        manager.close()
+        raise
 
 
-def eval_manager(cfg: CfgDict, env_setting: Any = None, around: Callable[[Any], Any] | None = None) -> Any:
-    """The evaluator's env manager alone; the factory of column 0 is what `around` makes of it."""
-    return _manager(cfg, "eval", env_setting, around=around)
+def _evaluator_process(
+    cfg: CfgDict, policy: Policy, seed: int, env_setting: Any, model: nn.Module | None
+) -> EvaluatorProcess:
+    task = EvaluationTask(partial(evaluation, cfg, seed, env_setting, model), seed, int(cfg.torch_threads))
+    return EvaluatorProcess(cfg.policy.eval.evaluator, policy, task)
 
 
 def _ours(cls: type) -> bool:

@@ -16,14 +16,17 @@ from ding_like.config.checks import (
     mistakes,
     not_negative,
     number,
+    one_of,
     optional,
+    positive,
     positive_fraction,
 )
 from ding_like.envs.spaces import action_spec, describe_space, model_shapes
-from ding_like.model.build import model_mistakes
+from ding_like.model.build import argument_mistakes, network_of, previous_fields, recurs
 from ding_like.policy import Policy
-from ding_like.policy.action_scale import ActionScale
-from ding_like.utils import ENV_MANAGER_REGISTRY, HOOK_REGISTRY
+from ding_like.rl_utils.action_scale import ActionScale
+from ding_like.rl_utils.previous import FIELDS, own_obs, shows_previous
+from ding_like.utils import ENV_MANAGER_REGISTRY, HOOK_REGISTRY, import_modules, suggest
 from ding_like.worker.learner.hooks import POSITIONS
 
 # Of every class but policies and models, which hold theirs in `config_checks`.
@@ -39,10 +42,19 @@ CHECKS: dict[str, Check] = {
     "env.stop_value": optional(number),
     "policy.learn.learner.hook.log_show_after_iter": at_least(1),
     "policy.learn.learner.hook.save_ckpt_after_iter": at_least(1),
+    "policy.collect.collector.sampler": one_of("auto", "serial", "local", "server", "alternating"),
+    "policy.collect.collector.num_workers": optional(at_least(1)),
+    "policy.collect.collector.on_worker_death": one_of("raise", "restart", "shrink"),
+    "policy.collect.collector.step_timeout": optional(positive),
+    "policy.collect.collector.max_restarts": at_least(0),
+    "policy.collect.collector.lag": one_of(0, 1),
     "policy.eval.evaluator.eval_freq": at_least(1),
     "policy.eval.evaluator.n_episode": optional(at_least(1)),
     "policy.eval.evaluator.stop_value": optional(number),
+    "policy.eval.evaluator.where": one_of("here", "process"),
+    "policy.eval.evaluator.timeout": optional(positive),
     "policy.other.replay_buffer.replay_buffer_size": at_least(1),
+    "policy.other.replay_buffer.frame_stack": optional(at_least(2)),
     "policy.other.replay_buffer.alpha": fraction,
     "policy.other.replay_buffer.alpha_end": optional(fraction),
     "policy.other.replay_buffer.beta": fraction,
@@ -57,8 +69,6 @@ ACTION_KINDS = {
     "MultiBinary": "multi_discrete",
     "Box": "continuous",
 }
-# DI-engine's managers beside 'base'.
-_OTHER_MANAGERS = ("subprocess", "async_subprocess", "subprocess_v2", "env_supervisor")
 _EXAMPLES = {"env": "CartPole-v1", "env_manager": "base", "policy": "dqn", "replay_buffer": "replay"}
 
 
@@ -85,12 +95,6 @@ def form_mistakes(user: CfgDict, top: dict) -> Iterator[str]:
         if names is not None and not (isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names)):
             wanted = repr([names] if isinstance(names, str) else ["my_module"])
             yield f"{path}: got {names!r}, wanted a list of module names, such as {wanted}"
-    manager = get_path(user, "env_manager.type", None)
-    if isinstance(manager, str) and manager in _OTHER_MANAGERS and manager not in ENV_MANAGER_REGISTRY:
-        yield (
-            f"env_manager.type: got '{manager}'; envs are stepped in this process here so far: write 'base', or "
-            "'vector' or 'env_pool' for natively batched ones"
-        )
     exp_name = user.get("exp_name", "")
     if isinstance(exp_name, str) and "\0" in exp_name:
         yield f"exp_name: got {exp_name!r}, wanted the path of a folder; it holds a NUL character, which no path may"
@@ -104,23 +108,24 @@ def value_mistakes(cfg: CfgDict, defaults: CfgDict, policy_cls: type, own_model:
     for cls in reversed(policy_cls.__mro__):
         policy_checks |= vars(cls).get("config_checks", {})
     told = [*mistakes(cfg, defaults, CHECKS), *mistakes(cfg.policy, defaults.policy, policy_checks, "policy")]
+    network = None if own_model else _network(cfg, policy_cls)
     if not told:
-        told += _store_mistakes(cfg)
-    return told if own_model else told + _model_mistakes(cfg, policy_cls)
+        ours = policy_cls.__module__.startswith("ding_like.")  # how another uses a network it tells itself, once built
+        recurrent = recurs(network[1], network[2]) if network is not None and ours else None
+        told += [*_store_mistakes(cfg, recurrent), *_previous_mistakes(cfg)]
+        if network is not None and recurrent is not None and hasattr(policy_cls, "network_mistakes"):
+            told += policy_cls.network_mistakes(cfg.policy, recurrent, network[1])
+    return told if network is None else told + argument_mistakes(*network)
 
 
-def _store_mistakes(cfg: CfgDict) -> Iterator[str]:
+def _store_mistakes(cfg: CfgDict, recurrent: bool | None) -> Iterator[str]:
     """A store smaller than a batch never trains; smaller than a collect, it drops samples unseen. A rollout is what one
     collect gives, so no minibatch is larger.
     """
+    steps = get_path(cfg, "policy.collect.n_step", None)
+    key = "policy.collect.n_sample" if steps is None else "policy.collect.n_step"
     if cfg.replay_buffer.type == "rollout":
-        batch_size, columns = cfg.policy.learn.batch_size, cfg.env.collector_env_num
-        size = -(-cfg.policy.collect.n_sample // columns) * columns
-        if batch_size > size:
-            yield (
-                f"policy.learn.batch_size: got {batch_size}, wanted at most {size}, what policy.collect.n_sample gives "
-                "in whole rows of all env columns: a minibatch is part of one rollout"
-            )
+        yield from _rollout_mistakes(cfg, key, recurrent)
     if cfg.policy.get("priority_IS_weight") and not cfg.policy.get("priority"):
         yield (
             "policy.priority_IS_weight: got True, wanted None or False where policy.priority is False: the weights "
@@ -128,21 +133,58 @@ def _store_mistakes(cfg: CfgDict) -> Iterator[str]:
         )
     path = "policy.other.replay_buffer.replay_buffer_size"
     size = get_path(cfg, path, None)
-    for key, what in (("policy.learn.batch_size", "a batch"), ("policy.collect.n_sample", "what one collect gives")):
+    given = [("policy.learn.batch_size", "a batch")]
+    if steps is None or recurrent is False:  # else how many samples so many steps give is not known
+        given.append((key, "what one collect gives"))
+    for key, what in given:
         value = get_path(cfg, key, None)
         if isinstance(size, int) and isinstance(value, int) and size < value:
             yield f"{path}: got {size}, wanted at least {value}, as {key} says: the store must hold {what}"
 
 
-def _model_mistakes(cfg: CfgDict, policy_cls: type) -> list[str]:
+def _rollout_mistakes(cfg: CfgDict, key: str, recurrent: bool | None) -> Iterator[str]:
+    """What `key`, n_sample or n_step, gives in whole rows of all env columns must be whole segments, and a batch."""
+    columns, steps = cfg.env.collector_env_num, get_path(cfg, "policy.collect.n_step", None)
+    length = get_path(cfg, "policy.learn_unroll_len", 1) if recurrent else 1
+    if steps is not None and recurrent is None:
+        return
+    rows = -(-(cfg.policy.collect.n_sample * length if steps is None else int(steps)) // columns)
+    unit, what = (columns, "segments") if steps is None else (columns * length, "env steps")
+    if length > 1 and get_path(cfg, key) % unit:
+        yield (
+            f"{key}: got {get_path(cfg, key)}, wanted a multiple of {unit}, so that the {what} of a rollout are "
+            f"whole segments of policy.learn_unroll_len={length} steps in each of the env.collector_env_num={columns} "
+            "columns"
+        )
+    size, batch_size = rows * columns // length, cfg.policy.learn.batch_size
+    if batch_size > size:
+        yield (
+            f"policy.learn.batch_size: got {batch_size}, wanted at most {size}, what {key} gives in whole rows of all "
+            "env columns: a minibatch is part of one rollout"
+        )
+
+
+def _previous_mistakes(cfg: CfgDict) -> Iterator[str]:
+    """The step before is shown by a wrapper around single envs."""
+    manager = ENV_MANAGER_REGISTRY.get(cfg.env_manager.type)
+    if getattr(manager, "native", False):
+        for name in previous_fields(cfg.policy.get("model", {})):
+            yield (
+                f"policy.model.use_{name}: got True, wanted False with env_manager.type='{cfg.env_manager.type}': "
+                "natively batched envs do not show the step before; use env_manager.type='base'"
+            )
+
+
+def _network(cfg: CfgDict, policy_cls: type) -> tuple[str, Any, dict[str, Any]] | None:
+    """Name, class and arguments of the network; None where that is known only once the policy is built."""
     if not issubclass(policy_cls, Policy):
-        return []
+        return None
     unbuilt = object.__new__(policy_cls)  # `default_model` is a method, but at most asks for the config
     unbuilt._cfg = cfg.policy
     try:
-        return model_mistakes(cfg.policy.model, unbuilt.default_model)
-    except (NotImplementedError, AttributeError):  # known only once the policy is built
-        return []
+        return network_of(cfg.policy.model, unbuilt.default_model)
+    except (NotImplementedError, AttributeError):
+        return None
 
 
 def check_spaces(cfg: CfgDict, policy_cls: type, manager: Any) -> dict[str, Any]:
@@ -165,11 +207,13 @@ def check_spaces(cfg: CfgDict, policy_cls: type, manager: Any) -> dict[str, Any]
             f"policy.action_space is '{wanted}'; env '{_env_name(cfg, manager)}' has {manager.action_space}, which is "
             f"'{kind}'. Leave the key out to derive it, or choose another env."
         )
-    obs_shape, action_shape = model_shapes(_without_mask(manager), manager.action_space)
+    own = own_obs(manager.observation_space)
+    obs_shape, action_shape = model_shapes(_without_mask(own, manager.action_space), manager.action_space)
     shapes: dict[str, Any] = {"obs_shape": obs_shape, "action_shape": action_shape, "action_space": kind}
     shapes["interface"] = {
-        "obs": describe_space(manager.observation_space),
+        "obs": describe_space(own),
         "action": describe_space(manager.action_space, bounds=True),
+        **_previous(cfg, manager),
     }
     if kind == "continuous":
         box = manager.action_space
@@ -177,12 +221,29 @@ def check_spaces(cfg: CfgDict, policy_cls: type, manager: Any) -> dict[str, Any]
     return shapes
 
 
-def _without_mask(manager: Any) -> Any:
+def _previous(cfg: CfgDict, manager: Any) -> dict[str, list[str]]:
+    """`{'previous': fields}` where observations show the step before.
+
+    Raises ConfigError where they show something else than the network is to see.
+    """
+    space = manager.observation_space
+    shown = [name for name in FIELDS if name in space.keys()] if shows_previous(space) else []  # noqa: SIM118
+    wanted = previous_fields(cfg.policy.get("model", {}))
+    if shown != wanted:
+        keys = [f"policy.model.use_{name}" for name in FIELDS if (name in shown) != (name in wanted)]
+        raise ConfigError(
+            f"{' and '.join(keys)}: the network is to see {wanted} of the step before and the env shows {shown}; set "
+            "these keys to what it shows, or leave env.wrappers and env_setting without 'previous_step': then the run "
+            "makes the env show what the network takes"
+        )
+    return {"previous": shown} if shown else {}
+
+
+def _without_mask(space: Any, actions: Any) -> Any:
     """The observation space as the network sees it: without `action_mask`, which is applied to its logits.
 
     Raises ConfigError where the mask does not have one entry an action.
     """
-    space, actions = manager.observation_space, manager.action_space
     if not (isinstance(space, spaces.Dict) and "action_mask" in space.spaces):
         return space
     sizes = None if isinstance(actions, spaces.Box) else action_spec(actions)
@@ -215,11 +276,16 @@ def check_hooks(cfg: CfgDict) -> None:
         if not isinstance(entry, dict) or "type" not in entry:
             raise ConfigError(f"{path}: got {entry!r}, wanted a dict with 'type', the hook's registered name")
         kwargs = {key: value for key, value in entry.items() if key not in ("type", "import_names")}
-        hook = HOOK_REGISTRY.get(entry["type"], entry.get("import_names") or [])
         try:
-            inspect.signature(hook).bind(**kwargs)
+            import_modules(entry.get("import_names") or [])
+        except (ImportError, TypeError) as err:
+            raise (TypeError if isinstance(err, TypeError) else ImportError)(f"{path}: {err}") from err
+        hook = HOOK_REGISTRY.get(entry["type"])
+        takes = inspect.signature(hook)
+        try:
+            takes.bind(**kwargs)
         except TypeError as err:
-            raise ConfigError(f"{path}: hook '{entry['type']}' with arguments {kwargs}: {err}") from err
+            raise ConfigError(f"{path}: hook '{entry['type']}': {_misfit(takes, kwargs, err)}") from err
         if getattr(hook, "position", POSITIONS[0]) not in POSITIONS:
             raise ConfigError(
                 f"{path}: hook '{entry['type']}' has position {hook.position!r}; wanted one of {POSITIONS}"
@@ -228,3 +294,14 @@ def check_hooks(cfg: CfgDict) -> None:
             hook(**kwargs)
         if entry["type"] == "lr_schedule" and get_path(cfg, "policy.learn.lr_schedule.type", None) is not None:
             raise ConfigError(f"{path}: policy.learn.lr_schedule.type sets a learning rate too; leave one of them out")
+
+
+def _misfit(takes: inspect.Signature, kwargs: dict[str, Any], err: TypeError) -> str:
+    """Which arguments a hook does not take, with suggestions; else what Python says of them."""
+    if not takes.parameters:
+        return f"got the arguments {list(kwargs)}, wanted none"
+    unknown = [key for key in kwargs if key not in takes.parameters]
+    if not unknown:
+        return f"{err}; it takes {', '.join(takes.parameters)}"
+    told = [f"it has no argument {key!r}.{suggest(key, takes.parameters)}" for key in unknown]
+    return f"{' '.join(told)} It takes {', '.join(takes.parameters)}."

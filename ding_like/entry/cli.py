@@ -7,6 +7,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,16 @@ class _Count(click.ParamType):
         return int(number)
 
 
-def _run_serial(config: str, seeds: tuple[int | None, ...], sets: tuple[str, ...], options: dict[str, Any]) -> None:
+def _run_training(
+    config: str, seeds: tuple[int | None, ...], sets: tuple[str, ...], options: dict[str, Any], mode: str = "serial"
+) -> None:
     from ding_like.entry.resume import points_of
     from ding_like.entry.serial_entry import serial_pipeline
 
     names = {"env_step": "max_env_step", "train_iter": "max_train_iter"}
     options = {names.get(key, key): value for key, value in options.items()}
+    if mode != "serial":
+        options["mode"] = mode
     exp_name = options.pop("exp_name", None)
     if len(seeds) > 1 and exp_name is None:
         from ding_like.entry.build import full_config
@@ -63,17 +68,29 @@ def _run_eval(
     config: str | None, seeds: tuple[int | None, ...], sets: tuple[str, ...], options: dict[str, Any]
 ) -> None:
     from ding_like.entry.eval_entry import eval as evaluate
+    from ding_like.entry.follow import follow
 
-    known = {name: options.pop(name) for name in ("load_path", "video") if name in options}
+    run = options.pop("follow", None)
+    known = {name: options.pop(name) for name in ("load_path", "video") if run is None and name in options}
     given = [f"--{name.replace('_', '-')}" for name in options]
     if given or len(seeds) > 1:
-        raise click.UsageError(f"{', '.join(given) or 'more than one seed'}: no meaning with -m eval")
+        mode = "-m eval" if run is None else "-m eval --follow"
+        raise click.UsageError(f"{', '.join(given) or 'more than one seed'}: no meaning with {mode}")
+    if run is not None:
+        click.echo(json.dumps(follow(run, config, seed=seeds[0], sets=sets)))
+        return
     result = evaluate(config, seed=seeds[0], sets=sets, **known)
     click.echo(json.dumps({key: result[key] for key in ("eval_value", "eval_value_raw", "n_episode")}))
 
 
-_RUN_OPTIONS = ("env_step", "train_iter", "exp_name", "load_path", "resume", "on_exists", "video")
-MODES: dict[str, Callable[..., None]] = {"serial": _run_serial, "serial_onpolicy": _run_serial, "eval": _run_eval}
+_RUN_OPTIONS = ("env_step", "train_iter", "exp_name", "load_path", "resume", "on_exists", "video", "follow")
+MODES: dict[str, Callable[..., None]] = {
+    "serial": _run_training,
+    "serial_onpolicy": _run_training,
+    "parallel": partial(_run_training, mode="parallel"),
+    "async": partial(_run_training, mode="async"),
+    "eval": _run_eval,
+}
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -116,6 +133,7 @@ _SET = click.option(
     "--on-exists", type=click.Choice(["number", "error"]), help="If the folder exists: <exp_name>_1, or stop."
 )
 @click.option("--video", metavar="PATH", help="Record the first episode of -m eval, as .mp4 or .gif.")
+@click.option("--follow", metavar="RUN", help="Evaluate the checkpoints of a run as they appear, with -m eval.")
 @click.option("-q", "--query", metavar="REGISTRY", callback=_print_names, is_eager=True, help=f"List names. {_KINDS}")
 @click.option("-v", "--version", is_flag=True, callback=_print_version, is_eager=True, help="Show the version.")
 @click.option("--debug", is_flag=True, help="Show the traceback of any error (also DING_DEBUG=1).")
@@ -139,11 +157,12 @@ def cli(
         return
     if config is None and options["resume"] and options["exp_name"]:
         config = os.path.join(options["exp_name"], "total_config.yaml")
-    if mode is None or (config is None and not (mode == "eval" and options["load_path"])):
+    if mode is None or (config is None and not (mode == "eval" and (options["load_path"] or options["follow"]))):
         missing = "-m MODE" if mode is None else "-c FILE"
         raise click.UsageError(f"{missing} is missing; a run needs both, as in: ding -m serial -c FILE -s 0")
-    if options["video"] is not None and mode != "eval":
-        raise click.UsageError(f"--video: no meaning with -m {mode}; it records an evaluation (-m eval)")
+    for name, does in (("video", "records an evaluation"), ("follow", "evaluates the checkpoints of a run")):
+        if options[name] is not None and mode != "eval":
+            raise click.UsageError(f"--{name}: no meaning with -m {mode}; it {does} (-m eval)")
     run_options = {key: options[key] for key in _RUN_OPTIONS if options[key] is not None}
     _add_working_folder()
     MODES[mode](config, seeds or (None,), sets, run_options)
@@ -172,7 +191,7 @@ def config_check(file: str, sets: tuple[str, ...]) -> None:
     """Check FILE as far as no training is needed for it; exit code 0 if all is right.
 
     Keys, types and ranges, arguments of the network, names of classes, hooks and, for an env of Gymnasium's, its
-    wrappers and whether the policy serves its spaces.
+    wrappers, whether the policy serves its spaces, and what making the policy tells.
     """
     from ding_like.entry.build import check_names, full_config
 
@@ -228,7 +247,11 @@ def export_command(checkpoint: str, path: str) -> None:
 @click.option("-o", "--out", default="plot.png", show_default=True, help="The picture: .png, .pdf or .svg.")
 @click.option("--key", default="eval_value", show_default=True, help="What to draw, as metrics.jsonl names it.")
 @click.option(
-    "--section", metavar="NAME", default="eval", show_default=True, help="eval, learner, collect or a hook's."
+    "--section",
+    metavar="NAME",
+    default="eval",
+    show_default=True,
+    help="eval, learner, collect, data, rate or a hook's.",
 )
 @click.option("--x", type=click.Choice(["envstep", "train_iter", "wall_time_s"]), default="envstep", show_default=True)
 @click.option("--aggregate", type=click.Choice(["mean", "iqm"]), default="mean", show_default=True, help="Over seeds.")

@@ -11,7 +11,8 @@ from typing import Any
 from torch import nn
 
 from ding_like.config import CfgDict, ConfigError
-from ding_like.entry.build import build_evaluator, build_policy, choose_seed, eval_manager, full_config
+from ding_like.entry.build import build_evaluator, build_policy, full_config
+from ding_like.entry.env_managers import eval_manager
 from ding_like.entry.run_folder import CONFIG_FILE
 from ding_like.entry.video import Recorder, with_pictures
 from ding_like.torch_utils.checkpoint import find_checkpoint, load_checkpoint, load_model_state
@@ -54,7 +55,7 @@ def eval(
     if load_path is not None:
         load_path = find_checkpoint(load_path)
         weights = load_checkpoint(load_path, cfg.policy.type)["state"]["model"]
-    seed = choose_seed(cfg, seed)
+    seed = int(cfg.seed or 0) if seed is None else seed
     set_global_seed(seed)
     recorder = None if video is None else Recorder(video)
     with torch_threads(int(cfg.torch_threads)), recorder or nullcontext():
@@ -90,4 +91,4 @@ def _manager(cfg: CfgDict, seed: int, env_setting: Any, recorder: Recorder | Non
 
     drawing = CfgDict(cfg)
     drawing.env = with_pictures(cfg.env, env_setting)
-    return eval_manager(drawing, env_setting, around)
+    return eval_manager(drawing, env_setting, around=around)

@@ -21,9 +21,9 @@ from ding_like.data import ArrayDict, numpify, tree_leaves, tree_paths
 from ding_like.model import model_wrap
 from ding_like.model.normalizer import NormalizedModel
 from ding_like.policy import Policy
-from ding_like.policy.action_scale import ActionScale
 from ding_like.policy.interface import Interface, kept_dtype
 from ding_like.policy.recurrence import is_recurrent
+from ding_like.rl_utils.action_scale import ActionScale
 
 ROWS = 64  # random observations that the graph is compared on
 TOLERANCE = 1e-4  # relative to the largest number of an output; float32 graphs differ by about 1e-6

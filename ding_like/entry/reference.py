@@ -43,6 +43,12 @@ SOURCES = (
     Source("Model `drqn`", "policy.model", "ding_like.model.template.drqn", "DRQN"),
     Source("Model `vac`", "policy.model", "ding_like.model.template.vac", "VAC"),
     Source("Learner", "policy.learn.learner", "ding_like.worker.learner.learner", "Learner.config"),
+    Source(
+        "Collector",
+        "policy.collect.collector",
+        "ding_like.worker.collector.sample_collector",
+        "SampleCollector.config",
+    ),
     Source("Evaluator", "policy.eval.evaluator", "ding_like.worker.collector.evaluator", "Evaluator.config"),
     Source(
         "Replay buffer `replay`",

@@ -141,6 +141,10 @@ def run_of_config(source: Any) -> str | None:
     return None
 
 
+SAMPLER = "policy.collect.collector.sampler"  # `auto` resumes with what the run chose
+WORKERS = "policy.collect.collector.num_workers"  # of another number it goes on, exactly where the sampler can
+
+
 def find_run(cfg: Mapping[str, Any], seed: int | None) -> tuple[Path, dict[str, Any]]:
     """Folder and state of the newest run of `cfg.exp_name` that has this config and, unless it is None, this seed.
 
@@ -205,5 +209,7 @@ def _differences(saved: Any, now: Any, path: str = "") -> Iterator[str]:
             if path or key not in _FREE:
                 where = f"{path}.{key}" if path else str(key)
                 yield from _differences(saved.get(key), now.get(key), where)
+    elif path == WORKERS or (path == SAMPLER and now == "auto"):
+        return
     elif saved != now and not (saved != saved and now != now):
         yield f"{path} was {saved!r}, is {now!r}"

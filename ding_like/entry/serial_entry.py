@@ -11,9 +11,10 @@ from torch import nn
 
 from ding_like.config import CfgDict, ConfigError
 from ding_like.entry.build import Components, build, choose_seed, full_config
-from ding_like.entry.loop import SyncLoop
+from ding_like.entry.loop import Moment, SyncLoop
 from ding_like.entry.resume import ResumePoints, find_run, load_run_state, run_of_config, run_state
 from ding_like.entry.run_folder import CONFIG_FILE, RunFolder, RunFolderError
+from ding_like.entry.sampling import choose_sampler
 from ding_like.entry.stop import StopRequest, exit_is_an_error, stop_requests
 from ding_like.policy import Policy
 from ding_like.torch_utils.checkpoint import CheckpointError, load_checkpoint, load_model_state, save_checkpoint
@@ -37,6 +38,7 @@ def serial_pipeline(
     on_exists: str = "number",
     load_path: str | None = None,
     resume: bool = False,
+    mode: str = "serial",
 ) -> Policy:
     """Train a policy in this process; off-policy: collect, then update from replay, in turn.
 
@@ -54,6 +56,8 @@ def serial_pipeline(
             Hyper-parameters are those of this config; counters start at 0.
         resume: go on from the newest resume point of `exp_name` with the config and seed it was started with. Limits
             may be larger than before.
+        mode: serial; parallel, where worker processes collect (`policy.collect.collector.sampler`); async, where they
+            do so while this process learns.
 
     Returns:
         The trained policy.
@@ -66,11 +70,14 @@ def serial_pipeline(
         exp_name = run_of_config(input_cfg)
     cfg = full_config(input_cfg, sets, exp_name, own_model=model is not None)
     setup_console()
+    choose_sampler(cfg, mode)
     point = _read_point(cfg, seed, load_path, on_exists) if resume else None
+    if point is not None:  # what `auto` chose
+        cfg.policy.collect.collector.sampler = point[1]["config"]["policy"]["collect"]["collector"]["sampler"]
     seed = choose_seed(cfg, seed if point is None else point[1]["seed"])
     with stop_requests() as request, exit_is_an_error(), torch_threads(int(cfg.torch_threads)):
         set_global_seed(seed)
-        parts, checkpoints = build(cfg, seed, env_setting, model), None
+        parts, checkpoints = build(cfg, seed, env_setting, model, mode), None
         try:
             if load_path is not None:
                 _warm_start(parts, load_path)
@@ -102,13 +109,14 @@ class _Checkpoints:
         self.folder: RunFolder | None = None
         self.learner = Learner(parts.cfg.policy.learn.learner, parts.policy.learn_mode, save=self)
 
-    def __call__(self, name: str) -> None:
+    def __call__(self, name: str, moment: Moment | None = None) -> None:
         assert self.folder is not None
         train_iter, parts = self.learner.train_iter, self._parts
         path = self.folder.ckpt_best if name == "ckpt_best" else self.folder.ckpt_iteration(train_iter)
-        counters = {"train_iter": train_iter, "envstep": parts.collector.envstep}
-        state, recipe = parts.policy.learn_mode.state_dict(), parts.policy.recipe()
-        save_checkpoint(path, parts.cfg.policy.type, state, counters, recipe)
+        if moment is None:
+            moment = Moment(parts.collector.envstep, train_iter, parts.policy.learn_mode.state_dict())
+        counters = {"train_iter": moment.train_iter, "envstep": moment.envstep}
+        save_checkpoint(path, parts.cfg.policy.type, moment.state, counters, parts.policy.recipe())
 
 
 def _run(
@@ -169,7 +177,11 @@ def _run(
 
 def _tell_how_to_go_on(loop: SyncLoop, folder: RunFolder) -> None:
     points = loop.points
-    how = f". Go on with: ding -m serial -c {folder.path / CONFIG_FILE} --resume" if points and points.enabled else ""
+    how = (
+        f". Go on with: ding -m {loop.parts.mode} -c {folder.path / CONFIG_FILE} --resume"
+        if points and points.enabled
+        else ""
+    )
     envstep, train_iter = loop.collector.envstep, loop.learner.train_iter
     get_logger().info(f"stopped at env step {envstep:,}, gradient step {train_iter:,}. Results: {folder.path}{how}")
 

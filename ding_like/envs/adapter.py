@@ -127,12 +127,15 @@ class EnvAdapter(gymnasium.Env):
                 result = (result.obs, result.reward, result.done, result.info)
             else:
                 result = (result.obs, result.reward, result.terminated, result.truncated, result.info)
-        if not isinstance(result, tuple) or len(result) not in (4, 5):
-            raise TypeError(f"step() returned {_describe(result)}; wanted (obs, reward, terminated, truncated, info)")
-        if len(result) == 5:
-            obs, reward, terminated, truncated, info = result
+        if not isinstance(result, tuple) or len(result) != 4:
+            obs, reward, terminated, truncated, info = step_parts(result)
             return obs, _number(reward), bool(terminated), bool(truncated), info
         obs, reward, done, info = result
+        if not isinstance(info, dict):
+            raise TypeError(
+                f"step() returned 4 values, the last a {type(info).__name__}; wanted (obs, reward, done, info) with a "
+                "dict, or (obs, reward, terminated, truncated, info)"
+            )
         truncated = bool(done) and bool(info.get("TimeLimit.truncated", False))
         return obs, _number(reward), bool(done) and not truncated, truncated, info
 
@@ -145,6 +148,36 @@ class EnvAdapter(gymnasium.Env):
 
     def __str__(self) -> str:
         return f"<EnvAdapter of {type(self.env).__name__}>"
+
+
+def reset_parts(result: Any) -> tuple[Any, Any]:
+    """What a Gymnasium env's reset returned, `(obs, info)`. Raises TypeError where it is something else."""
+    if type(result) is tuple and len(result) == 2:
+        return result
+    alone = ": an observation alone is the form of old gym" if not isinstance(result, tuple) else ""
+    raise TypeError(f"reset() returned {_describe(result)}; wanted (obs, info){alone}; end it with `return obs, {{}}`")
+
+
+def step_parts(result: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """What a Gymnasium env's step returned, five values. Raises TypeError where it is something else."""
+    mistake = step_mistake(result)
+    if mistake is not None:
+        raise mistake
+    return result
+
+
+def step_mistake(result: Any) -> TypeError | None:
+    """What is wrong with the form of what a Gymnasium env's step returned."""
+    if isinstance(result, tuple) and len(result) == 5:
+        return None
+    old = isinstance(result, tuple) and len(result) == 4
+    advice = (
+        "; four are the form of old gym: in place of done return terminated (the task ended) and truncated (a time "
+        "limit cut it off)"
+    )
+    return TypeError(
+        f"step() returned {_describe(result)}; wanted (obs, reward, terminated, truncated, info){advice * old}"
+    )
 
 
 def _describe(result: Any) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from ding_like.data import tree_leaves
+from ding_like.envs.adapter import reset_parts, step_parts
 from ding_like.envs.make import make_env_fns
 from ding_like.envs.spaces import check_obs, children, model_shapes
 
@@ -131,17 +132,17 @@ class _Rollout:
         self.env.action_space.seed(seed)
         call, start = "reset(seed=...)", time.perf_counter()
         try:
-            self._see(call, self.env.reset(seed=seed)[0])
+            self._see(call, reset_parts(self.env.reset(seed=seed))[0])
             for _ in range(steps):
                 call = "step(action)"
                 action = self.env.action_space.sample()
-                obs, reward, terminated, truncated, info = self.env.step(action)
+                obs, reward, terminated, truncated, info = step_parts(self.env.step(action))
                 self._see(call, obs)
                 self._see_rest(reward, terminated, truncated, info)
                 if terminated or truncated:
                     self.ends += 1
                     call = "reset()"
-                    self._see(call, self.env.reset()[0])
+                    self._see(call, reset_parts(self.env.reset())[0])
         except Exception as err:
             return _raised(call, err)
         self.seconds = time.perf_counter() - start

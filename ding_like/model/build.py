@@ -12,6 +12,7 @@ from torch import nn
 from ding_like.config.checks import mistakes
 from ding_like.config.merge import check_value
 from ding_like.config.paths import ConfigError
+from ding_like.rl_utils.previous import FIELDS
 from ding_like.utils import MODEL_REGISTRY, import_modules, suggest
 
 Default = Callable[[], tuple[str, list[str]]]
@@ -29,8 +30,8 @@ def make_model(section: Mapping[str, Any], default: Default, shapes: Mapping[str
     Raises ConfigError naming an argument that the constructor does not take, lacks, or that contradicts the spaces;
     UnknownNameError for an unknown network.
     """
-    name, cls, kwargs = _network(section, default)
-    told = _check_arguments(name, cls, kwargs)
+    name, cls, kwargs = network_of(section, default)
+    told = argument_mistakes(name, cls, kwargs)
     if told:
         raise ConfigError("\n".join(told))
     ours = cls.__module__.startswith("ding_like.")
@@ -54,15 +55,13 @@ def make_model(section: Mapping[str, Any], default: Default, shapes: Mapping[str
         raise ConfigError(f"policy.model: {err}") from err
 
 
-def model_mistakes(section: Mapping[str, Any], default: Default) -> list[str]:
-    """A line for every argument of `policy.model` that the network does not take, or of a wrong type or range.
-
-    Raises UnknownNameError for an unknown network.
-    """
-    return _check_arguments(*_network(section, default))
+def previous_fields(section: Mapping[str, Any]) -> list[str]:
+    """What the network of `policy.model` is to see of the step before: some of 'prev_action', 'prev_reward'."""
+    return [name for name in FIELDS if section.get(f"use_{name}")]
 
 
-def _network(section: Mapping[str, Any], default: Default) -> tuple[str, Any, dict[str, Any]]:
+def network_of(section: Mapping[str, Any], default: Default) -> tuple[str, Any, dict[str, Any]]:
+    """Name, class and arguments of the network of `policy.model`. Raises UnknownNameError for an unknown one."""
     kwargs = dict(copy.deepcopy(dict(section)))
     name, modules = kwargs.pop("type", None), kwargs.pop("import_names", [])
     import_modules(modules)  # also where the default network is used: they may register its parts
@@ -71,7 +70,19 @@ def _network(section: Mapping[str, Any], default: Default) -> tuple[str, Any, di
     return name, MODEL_REGISTRY.get(name, modules), kwargs
 
 
-def _check_arguments(name: str, cls: Any, kwargs: dict[str, Any]) -> list[str]:
+def recurs(cls: Any, kwargs: Mapping[str, Any]) -> bool | None:
+    """Whether a network of this class is recurrent; None where only the network itself tells.
+
+    It is with a method `initial_state`. Of a class with a property of that name `lstm_type` tells, where it takes that.
+    """
+    found = inspect.getattr_static(cls, "initial_state", None)
+    if not isinstance(found, property):
+        return found is not None if isinstance(cls, type) else None
+    lstm_type = inspect.signature(cls).parameters.get("lstm_type")
+    return None if lstm_type is None else kwargs.get("lstm_type", lstm_type.default) is not None
+
+
+def argument_mistakes(name: str, cls: Any, kwargs: dict[str, Any]) -> list[str]:
     """The lines of mistakes; values are turned into the type of their default in place (1e2 into 100)."""
     accepted = inspect.signature(cls).parameters
     defaults = {key: parameter.default for key, parameter in accepted.items()}
@@ -79,9 +90,11 @@ def _check_arguments(name: str, cls: Any, kwargs: dict[str, Any]) -> list[str]:
     told = []
     for key, value in kwargs.items():
         if key not in accepted and not anything:
+            hint = suggest(key, accepted)
+            if key.removeprefix("use_") in FIELDS:
+                hint = " It is for a recurrent network, such as 'drqn', or 'vac' with lstm_type."
             told.append(
-                f"policy.model.{key}: model '{name}' has no such argument.{suggest(key, accepted)} It takes "
-                f"{', '.join(accepted)}."
+                f"policy.model.{key}: model '{name}' has no such argument.{hint} It takes {', '.join(accepted)}."
             )
         if isinstance(defaults.get(key), (bool, int, float, list, tuple)):
             try:

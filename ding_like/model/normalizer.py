@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ding_like.data import tree_map, tree_paths
+from ding_like.rl_utils.previous import own_obs
 from ding_like.torch_utils.network.encoder import children, is_image
 
 
@@ -76,8 +77,8 @@ class NormalizedModel(nn.Module):
             raise ValueError(f"norm_obs: the observation {obs_shape!r} has no vector part to normalise")
 
     def update(self, obs: Any) -> None:
-        """Take in raw observations `[N, ...]` (or `[T, B, ...]`), numpy."""
-        for path, leaf in tree_paths(obs):
+        """Take in raw observations `[N, ...]` (or `[T, B, ...]`), numpy; the step before that they show is left out."""
+        for path, leaf in tree_paths(own_obs(obs)):
             if path in self._keys:
                 self.statistics[self._at[path]].update(leaf.reshape((-1, *self._keys[path])))
 
@@ -114,12 +115,15 @@ class NormalizedModel(nn.Module):
         ready: Any = getattr(self.model, "numpy_ready", None)
         return ready is not None and ready() and list(self._keys) == [""]
 
-    def numpy_forward(self, x: np.ndarray, **kwargs: Any) -> dict[str, Any]:
+    def numpy_forward(self, x: Any, **kwargs: Any) -> dict[str, Any]:
         """As `forward`, in NumPy."""
-        if x.dtype != np.float32:
-            x = x.astype(np.float32)
         model: Any = self.model
-        return model.numpy_forward(self.statistics[0].numpy_forward(x, self.eps, self.clip), **kwargs)
+        if isinstance(x, dict):
+            return model.numpy_forward({**x, "obs": self._numpy_normalize(x["obs"])}, **kwargs)
+        return model.numpy_forward(self._numpy_normalize(x), **kwargs)
+
+    def _numpy_normalize(self, obs: np.ndarray) -> np.ndarray:
+        return self.statistics[0].numpy_forward(np.asarray(obs, np.float32), self.eps, self.clip)
 
 
 def _vector_paths(spec: Any, prefix: str = "") -> dict[str, tuple[int, ...]]:

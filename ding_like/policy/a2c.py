@@ -17,11 +17,11 @@ class A2CPolicy(ActorCriticPolicy):
 
     config = dict(
         learn=dict(
-            batch_size=64,  # most samples of a gradient step; as large as the rollout, each makes one step
+            batch_size=64,  # most samples (of a recurrent network: segments) of a step; a whole rollout makes one step
             learning_rate=1e-3,  # step size
         ),
         collect=dict(
-            n_sample=64,  # train samples of one rollout; whole rows of all env columns
+            n_sample=64,  # train samples (of a recurrent network: segments) of one rollout; whole rows of all columns
         ),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,8 @@ from ding_like.config.paths import ConfigError
 from ding_like.data import ArrayDict, tree_leaves, tree_map
 from ding_like.model.wrapper.base_wrapper import ModelWrapper
 from ding_like.model.wrapper.sample_wrappers import allowed_parts, uniform_actions
-from ding_like.policy.action_scale import ActionScale
+from ding_like.rl_utils.action_scale import ActionScale
+from ding_like.rl_utils.previous import own_obs
 from ding_like.torch_utils.mode import has_train_mode
 from ding_like.utils.seed import ColumnNoise
 
@@ -26,19 +26,12 @@ class Acting:
         device: where it is.
         seed: keys the noise.
         shapes: what follows from the env's spaces: `action_space` (its kind), `action_shape`, `action_scale`.
-        columns: global numbers of this process's env columns; None: the same.
+            `columns`: global numbers of this process's env columns; without them they are the same.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        device: torch.device,
-        seed: int,
-        shapes: dict[str, Any],
-        columns: Sequence[int] | None = None,
-    ) -> None:
+    def __init__(self, model: nn.Module, device: torch.device, seed: int, shapes: dict[str, Any]) -> None:
         self._model, self._device, self._seed, self._shapes = model, device, seed, shapes
-        self._columns = columns
+        self._columns = shapes.get("columns")
         self._cuda = device.type != "cpu"
         self.has_train_mode = has_train_mode(model)
         ready = getattr(model, "numpy_ready", None)
@@ -68,12 +61,14 @@ class Acting:
         """The output of a wrapped model for observations `[B, ...]`, as NumPy fields; no gradient is recorded."""
         if self.has_train_mode:
             self._model.eval()
+        if self._numpy and type(obs) is np.ndarray and obs.ndim == 2:
+            if wrapped.keeps_state:
+                return ArrayDict(wrapped.forward({"obs": obs}, inference=True, **setting))
+            return ArrayDict(wrapped.forward(obs, **setting))
         if wrapped.keeps_state:
             with torch.no_grad():
                 output = wrapped.forward({"obs": self._to_model(obs)}, inference=True, **setting)
             return ArrayDict(tree_map(_to_numpy, dict(output)))
-        if self._numpy and type(obs) is np.ndarray and obs.ndim == 2:
-            return ArrayDict(wrapped.forward(obs, **setting))
         with torch.inference_mode():
             output = wrapped.forward(self._to_model(obs), **setting)
         return ArrayDict(tree_map(_to_numpy, dict(output)))
@@ -84,7 +79,8 @@ class Acting:
         Raises ConfigError for a Box without bounds.
         """
         kind, shape = self._shapes.get("action_space", "discrete"), self._shapes.get("action_shape")
-        mask = obs.get("action_mask") if isinstance(obs, dict) else None
+        seen = own_obs(obs)
+        mask = seen.get("action_mask") if isinstance(seen, dict) else None
         if isinstance(shape, int) and mask is None and kind == "discrete":  # what a row of many columns costs is here
             return ArrayDict(action=(self.noise("random", obs, None, 1)[:, 0] * shape).astype(np.int64))
         if kind == "continuous":

@@ -20,6 +20,7 @@ from ding_like.rl_utils.gae import gae_advantage
 from ding_like.rl_utils.loss import masked_mean
 from ding_like.rl_utils.policy_gradient import value_loss
 from ding_like.torch_utils import FlatOptimizer
+from ding_like.utils.log import warn_once
 
 SAMPLERS = {
     "discrete": "multinomial_sample",
@@ -92,6 +93,21 @@ class ActorCriticPolicy(Policy):
         self._value_model = model_wrap(self._model, wrapper_name="base")
         self._lambda = float(self._cfg.collect.gae_lambda)
         self._init_value_norm()
+        if is_recurrent(self._model):
+            self._tell_of_segments()
+
+    def _tell_of_segments(self) -> None:
+        """A rollout of the default size, which is meant for steps, is large where segments are counted."""
+        collect, length, size = self._cfg.collect, self._get_sample_len(), int(self._cfg.learn.batch_size)
+        n_sample = type(self).default_config().collect.n_sample
+        if collect.n_sample == n_sample and collect.get("n_step") is None:
+            warn_once(
+                f"segments {type(self).__name__}",
+                f"policy.collect.n_sample is {n_sample}, its default, which counts segments of policy.learn_unroll_len="
+                f"{length} steps where the network is recurrent: a rollout is {n_sample * length} env steps, a "
+                f"minibatch of policy.learn.batch_size={size} is {size * length}; set n_sample (or n_step) and "
+                "batch_size",
+            )
 
     def _init_value_norm(self) -> None:
         if self._cfg.learn.value_norm and not hasattr(self, "_value_norm"):

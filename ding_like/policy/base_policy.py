@@ -16,7 +16,7 @@ from ding_like.config.cfg_dict import CfgDict
 from ding_like.config.checks import Check, at_least, fraction, not_negative, one_of, optional, positive
 from ding_like.config.merge import deep_merge_defaults
 from ding_like.config.paths import ConfigError
-from ding_like.data import ArrayDict, Block, tree_map
+from ding_like.data import ArrayDict, Block, leading_shape, tree_map
 from ding_like.model.build import make_model
 from ding_like.model.normalizer import NormalizedModel
 from ding_like.model.wrapper.model_wrappers import ModelWrapper
@@ -69,6 +69,7 @@ class Policy:
         ),
         collect=dict(
             n_sample=8,  # train samples of one collect; whole rows of all env columns, extras count for the next
+            n_step=None,  # env steps of one collect; where it is set it goes before n_sample; the same whole rows
             traj_len_inf=False,  # `_get_train_sample` of a policy of your own gets whole trajectories, not rows
             max_traj_len=10000,  # longest of them: an episode that is still open then is handed on in parts
         ),
@@ -89,6 +90,7 @@ class Policy:
         "learn.lr_schedule.end": not_negative,
         "learn.lr_schedule.decay": at_least(1),
         "collect.n_sample": at_least(1),
+        "collect.n_step": optional(at_least(1)),
         "collect.max_traj_len": at_least(1),
     }
     """Ranges by path below `policy`, added to those of the parents; None lifts one. A default passes in any case."""
@@ -289,23 +291,26 @@ class Policy:
         """The network that learns."""
         return self._model
 
-    def act(self, obs: Any, batched: bool = False) -> Any:
+    def act(self, obs: Any, batched: bool = False, reward: Any = None) -> Any:
         """The deterministic action for one observation, both in the env's own form; nothing of the training moves.
 
-        A recurrent policy remembers from call to call until `reset`, which starts an episode.
+        A recurrent policy remembers from call to call until `reset`, which starts an episode. One that uses
+        `prev_reward` wants `reward`, what the env gave for the action before; no other looks at it.
         With `batched`, for observations `[B, ...]` actions `[B, ...]`. Raises ValueError naming what does not fit.
         """
         if self.interface is None or not hasattr(self, "_eval_model"):
             raise ValueError("act wants a policy made with its mode 'eval' and the spaces of an env, as runs make them")
-        batch = self.interface.to_batch(obs, batched)
+        batch = self.interface.with_previous(self.interface.to_batch(obs, batched), reward, batched)
         model = self._model if self._acting.has_train_mode else None
-        with untouched(model, self._noises, self._eval_model, self._memory):
+        with untouched(model, self._noises, self._eval_model, self._memory, leading_shape(batch)[0]):
             output = self._forward_eval(batch)
         return self.interface.to_env(output["action"], batched)
 
     def reset(self) -> None:
         """An episode starts: `act` forgets what it has seen."""
         self._memory.clear()
+        if self.interface is not None:
+            self.interface.reset()
 
     def recipe(self) -> dict[str, Any]:
         """What a checkpoint holds beside the weights, for `load_policy`."""

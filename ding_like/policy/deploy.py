@@ -11,7 +11,7 @@ from torch import nn
 from ding_like.config.cfg_dict import CfgDict, to_plain
 from ding_like.config.merge import deep_merge_defaults
 from ding_like.model.normalizer import NormalizedModel
-from ding_like.policy.action_scale import ActionScale
+from ding_like.rl_utils.action_scale import ActionScale
 from ding_like.torch_utils.checkpoint import CheckpointError, find_checkpoint, load_checkpoint, load_model_state
 from ding_like.utils import POLICY_REGISTRY, import_modules
 

@@ -12,9 +12,10 @@ from ding_like.config.checks import at_least, fraction, one_of, optional, positi
 from ding_like.config.paths import ConfigError
 from ding_like.data import ArrayDict, Block
 from ding_like.model import model_wrap
+from ding_like.model.wrapper.base_wrapper import innermost
 from ding_like.policy.base_policy import Policy
 from ding_like.policy.recurrence import acting_model, is_recurrent
-from ding_like.policy.sequences import SequenceErrors, SequenceQ, window_priority
+from ding_like.policy.sequences import SequenceErrors, SequenceQ, window_mistakes, window_priority
 from ding_like.rl_utils.adder import get_nstep_return_data
 from ding_like.rl_utils.loss import huber, masked_mean
 from ding_like.rl_utils.td import q_learning_pair
@@ -83,24 +84,16 @@ class DQNPolicy(Policy):
             else dict(update_type="momentum", update_kwargs={"theta": learn.target_theta})
         )
         self._target_model = model_wrap(deepcopy(self._model), wrapper_name="target", **kind)
-        if is_recurrent(self._model):
-            self._sequences: SequenceQ | None = self._make_sequences()
-        else:
-            self._sequences = None
-            self._refuse_recurrent_settings()
+        recurrent, network = is_recurrent(self._model), innermost(self._model)
+        told = self.network_mistakes(self._cfg, recurrent, type(network))
+        if told:
+            raise ConfigError("\n".join(told))
+        self._sequences: SequenceQ | None = self._make_sequences() if recurrent else None
 
-    def _refuse_recurrent_settings(self) -> None:
-        """Raises ConfigError for a setting that would have no effect on a feed-forward network."""
-        for key, value in (
-            ("burnin_step", self._cfg.burnin_step),
-            ("learn.value_rescale", self._cfg.learn.value_rescale),
-        ):
-            if value:
-                name = type(self._model.model if hasattr(self._model, "model") else self._model).__name__
-                raise ConfigError(
-                    f"policy.{key} is {value!r} and the network ({name}) is feed-forward; wanted "
-                    f"{key}={type(value)()!r}, or a recurrent network, such as policy.model.type='drqn'"
-                )
+    @classmethod
+    def network_mistakes(cls, cfg: Any, recurrent: bool, network: type) -> list[str]:
+        """A line for every setting that does not fit a network of this class, recurrent or not."""
+        return window_mistakes(cfg, recurrent, network)
 
     def _make_sequences(self) -> SequenceQ:
         cfg = self._cfg

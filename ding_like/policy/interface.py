@@ -12,20 +12,53 @@ import numpy as np
 import torch
 from torch import nn
 
-from ding_like.data import ArrayDict, tree_paths
+from ding_like.data import ArrayDict, tree_leaves, tree_paths
+from ding_like.rl_utils.previous import PreviousStep
 
 
 class Interface:
     """What an env gives and takes.
 
     Args:
-        plain: `{'obs': ..., 'action': ...}`, each as `envs.spaces.describe_space` makes it.
+        plain: `{'obs': ..., 'action': ...}`, each as `envs.spaces.describe_space` makes it; where the policy also sees
+            the step before, `previous`: some of 'prev_action', 'prev_reward'.
     """
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         self.plain = dict(plain)
         self.action: dict[str, Any] = plain["action"]
         self.leaves = list(_leaves(plain["obs"], ""))
+        fields = plain.get("previous")
+        self._previous = PreviousStep(fields, self.action) if fields else None
+        self._last: np.ndarray | None = None  # actions `[B, ...]` of the step before, counted from 0
+
+    def reset(self) -> None:
+        """An episode starts: there is no step before."""
+        self._last = None
+
+    def with_previous(self, batch: Any, reward: Any = None, batched: bool = False) -> Any:
+        """What `to_batch` gave, with the step before where the policy sees it: the last `to_env` and its reward.
+
+        Raises ValueError for a reward that is missing or does not fit, and for another number of rows than before.
+        """
+        if self._previous is None:
+            return batch
+        rows = len(tree_leaves(batch)[0])
+        if self._last is None:
+            return ArrayDict(self._previous.none(batch, (rows,)))
+        if len(self._last) != rows:
+            raise ValueError(_other_rows(rows, len(self._last)))
+        given = np.zeros(rows, np.float32)
+        if "prev_reward" in self._previous.fields:
+            if reward is None:
+                raise ValueError(
+                    "reward is None and the network takes prev_reward; wanted act(obs, reward=...), what the env gave "
+                    "for the action before (looked at from an episode's second step on), and reset() where one starts"
+                )
+            given = _leaf_batch({"shape": (), "dtype": "float32"}, reward, batched, "reward")
+            if len(given) != rows:
+                raise ValueError(f"reward has {len(given)} rows; wanted {rows}, as obs")
+        return ArrayDict(self._previous.after(batch, self._last, given))
 
     def to_batch(self, obs: Any, batched: bool = False) -> Any:
         """One observation (or a tree `[B, ...]`) as the tree `[B, ...]` that policies act on.
@@ -40,6 +73,8 @@ class Interface:
 
     def to_env(self, action: np.ndarray, batched: bool = False) -> Any:
         """Actions `[B, ...]` of an acting policy as the env takes them: all, or the one of a batch of one."""
+        if self._previous is not None:
+            self._last = np.array(action)
         if self.action["kind"] != "Box":  # a Box's are in the env's units already
             action = (np.asarray(action) + self.action.get("start", 0)).astype(self.action["dtype"])
         if batched:
@@ -48,14 +83,21 @@ class Interface:
 
 
 @contextmanager
-def untouched(model: nn.Module | None, noises: dict[str, Any], wrapped: Any, memory: dict[str, Any]) -> Iterator[None]:
+def untouched(
+    model: nn.Module | None, noises: dict[str, Any], wrapped: Any, memory: dict[str, Any], rows: int
+) -> Iterator[None]:
     """Acting inside the block leaves modes (train or eval), noise streams and hidden states of evaluation as they are.
 
     Args:
         model: None where its modes make no difference.
         wrapped: what acts in evaluation.
         memory: the hidden states that the block goes on from and leaves; empty where an episode starts.
+        rows: observations of the block.
+
+    Raises ValueError where the memory is that of another number of rows.
     """
+    if memory.get("count", rows) != rows:
+        raise ValueError(_other_rows(rows, memory["count"]))
     recurrent = wrapped.keeps_state
     evaluating = wrapped.run_state_dict() if recurrent else {}
     if recurrent:
@@ -75,6 +117,13 @@ def untouched(model: nn.Module | None, noises: dict[str, Any], wrapped: Any, mem
         if recurrent:
             memory.update(wrapped.run_state_dict())
             wrapped.load_run_state_dict(evaluating)
+
+
+def _other_rows(rows: int, before: int) -> str:
+    return (
+        f"obs has {rows} rows and the step before had {before}: a recurrent policy remembers each row's episode; "
+        "wanted as many, or a call of policy.reset() first, where episodes start"
+    )
 
 
 def kept_dtype(leaf: Mapping[str, Any]) -> np.dtype:

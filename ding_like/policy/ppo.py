@@ -21,7 +21,7 @@ class PPOPolicy(ActorCriticPolicy):
     config = dict(
         learn=dict(
             epoch_per_collect=10,  # passes over each rollout
-            batch_size=64,  # most samples of a minibatch; a rollout is split into equal ones
+            batch_size=64,  # most samples (of a recurrent network: segments) of a minibatch; all are about as large
             learning_rate=3e-4,  # step size
             clip_ratio=0.2,  # the ratio of new to old probability is clipped to 1 - clip_ratio and 1 + clip_ratio
             dual_clip=None,  # lower bound factor (above 1) of the objective where the advantage is negative
@@ -29,7 +29,7 @@ class PPOPolicy(ActorCriticPolicy):
             target_kl=None,  # a step whose approximate KL exceeds 1.5 times this is the rollout's last
         ),
         collect=dict(
-            n_sample=1024,  # train samples of one rollout; whole rows of all env columns
+            n_sample=1024,  # train samples (of a recurrent network: segments) of one rollout; whole rows of all columns
         ),
     )
     config_checks = {

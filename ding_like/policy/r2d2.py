@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ding_like.config.checks import not_negative, optional, positive_fraction
 from ding_like.data import ArrayDict, leading_shape
 from ding_like.policy.dqn import DQNPolicy
@@ -25,6 +27,7 @@ class R2D2Policy(DQNPolicy):
         burnin_step=20,  # steps in front of those that train, to bring the state up to date
         learn_unroll_len=80,  # steps of a train sample after those; the last nstep do not train
         learn=dict(
+            loss="mse",  # huber (linear beyond |td| = 1) or mse
             value_rescale=True,  # values are learned through h(x), which makes large ones smaller
             learning_rate=1e-4,  # step size
             target_update_freq=2500,  # gradient steps between copies to the target network; unused with target_theta
@@ -46,9 +49,11 @@ class R2D2Policy(DQNPolicy):
 
     def _forward_collect(self, obs: Any, data_id: Any = None, **setting: Any) -> ArrayDict:
         ladder = self._cfg.other.eps_ladder
-        if ladder.base is not None:
-            columns = leading_shape(obs)[0]
-            setting["eps"] = epsilon_ladder(float(ladder.base), float(ladder.alpha), columns)
+        if ladder.base is not None and "eps" not in setting:  # random collecting sets it to 1
+            total = self._shapes.get("env_num", leading_shape(obs)[0])
+            mine = np.asarray(self._shapes.get("columns", np.arange(total)))
+            steps = epsilon_ladder(float(ladder.base), float(ladder.alpha), total)
+            setting["eps"] = steps[mine if data_id is None else mine[data_id]]
         return super()._forward_collect(obs, data_id, **setting)
 
     def _get_setting_collect(self, envstep: int) -> dict[str, Any]:

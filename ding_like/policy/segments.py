@@ -26,8 +26,8 @@ def cut_segments(fields: dict[str, Any], prev_state: Any, done: np.ndarray, leng
     if rows % length:
         raise ConfigError(
             f"a rollout has {rows} rows of all env columns and policy.learn_unroll_len is {length}; wanted whole "
-            f"segments: make policy.collect.n_sample (segments of all columns) a multiple of env.collector_env_num, "
-            f"which is {columns}"
+            "segments: make policy.collect.n_sample (segments of all columns) a multiple of env.collector_env_num, "
+            f"which is {columns}, or policy.collect.n_step one of {columns * length}"
         )
 
     def cut(a: np.ndarray) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,8 @@ from ding_like.data import ArrayDict, tree_map
 from ding_like.model import model_wrap
 from ding_like.rl_utils.loss import select
 from ding_like.rl_utils.value_rescale import value_inv_transform, value_transform
+
+WIDEST = 10_000  # steps of a window: far beyond what a state is of use for, and small enough to be collected in a while
 
 
 @dataclass
@@ -56,10 +60,7 @@ class SequenceQ:
         stored_state: bool,
     ) -> None:
         if unroll_len <= nstep:
-            raise ConfigError(
-                f"policy.learn_unroll_len is {unroll_len} and policy.nstep is {nstep}; wanted a learn_unroll_len above "
-                "nstep: its last nstep steps are only bootstrapped from, so none would train"
-            )
+            raise ConfigError(_short(unroll_len, nstep))
         self._learn = model_wrap(learn_model, wrapper_name="hidden_state")
         self._target = model_wrap(target_model, wrapper_name="hidden_state")
         self._burnin, self._nstep, self._gamma = burnin, nstep, gamma
@@ -142,6 +143,50 @@ def _cut_before(real: Tensor) -> Tensor | None:
     cut = torch.ones(real.shape, dtype=torch.float32, device=real.device)
     cut[:-1][begins] = 0
     return cut
+
+
+def _short(unroll_len: int, nstep: int) -> str:
+    return (
+        f"policy.learn_unroll_len is {unroll_len} and policy.nstep is {nstep}; wanted a learn_unroll_len above nstep: "
+        "its last nstep steps are only bootstrapped from, so none would train"
+    )
+
+
+def window_mistakes(cfg: Any, recurrent: bool, network: Any) -> list[str]:
+    """A line for every setting that does not fit a network of this class, and for a class that gives no Q-values."""
+    told = list(_wide(cfg) if recurrent else _for_recurrence(cfg, network.__name__))
+    if "mode" in inspect.signature(network.forward).parameters:
+        told.append(
+            f"policy.model: the network ({network.__name__}) is that of an actor-critic policy, as its forward takes "
+            "'mode'; wanted one that gives a Q-value an action, such as policy.model.type='dqn' or 'drqn'"
+        )
+    return told
+
+
+def _wide(cfg: Any) -> Iterator[str]:
+    if cfg.learn_unroll_len <= cfg.nstep:
+        yield _short(cfg.learn_unroll_len, cfg.nstep)
+    width = cfg.burnin_step + cfg.learn_unroll_len
+    if width > WIDEST:
+        yield (
+            f"policy.burnin_step is {cfg.burnin_step} and policy.learn_unroll_len is {cfg.learn_unroll_len}; wanted "
+            f"windows of at most {WIDEST} steps, not {width}: each is stored whole, and all env columns are stepped so "
+            "often before the first is there"
+        )
+    if cfg.collect.get("traj_len_inf"):
+        yield (
+            "policy.collect.traj_len_inf: got True, wanted False for a recurrent network: it trains on windows, which "
+            "are made while episodes go on"
+        )
+
+
+def _for_recurrence(cfg: Any, network: str) -> Iterator[str]:
+    for key, value in {"burnin_step": cfg.burnin_step, "learn.value_rescale": cfg.learn.value_rescale}.items():
+        if value:
+            yield (
+                f"policy.{key} is {value!r} and the network ({network}) has no initial_state(B), which makes a policy "
+                f"recurrent; wanted {key}={type(value)()!r}, or a recurrent network, such as policy.model.type='drqn'"
+            )
 
 
 def window_priority(td: Tensor, mask: Tensor, eta: float = 0.9) -> Tensor:

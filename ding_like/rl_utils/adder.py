@@ -17,11 +17,9 @@ import torch
 
 from ding_like.data import ArrayDict, Block, tree_index
 from ding_like.rl_utils.gae import gae, gae_data
-from ding_like.rl_utils.windows import as_numpy, episode_ends, get_train_sample
+from ding_like.rl_utils.windows import FLAGS, as_numpy, episode_ends, get_train_sample
 
 __all__ = ["get_gae", "get_gae_with_default_last_value", "get_nstep_return_data", "get_train_sample", "make_masks"]
-
-FLAGS = ("done", "terminated", "truncated")
 
 
 def make_masks(data: Any, gamma: float) -> tuple[Any, Any]:

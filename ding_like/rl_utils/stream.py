@@ -21,7 +21,8 @@ class WindowStream:
         burnin, unroll_len, stride, tail, last_fn_type: as of `get_train_sample`.
 
     Attributes:
-        carry: rows of a block that the next one must show again: a window less one row.
+        carry: rows of a block that the next one must show again: those of a window that are there before its last is,
+            or before its episode is made to end (`cut`).
     """
 
     def __init__(
@@ -36,8 +37,9 @@ class WindowStream:
     ) -> None:
         self._columns = columns
         self._plan = plan_windows(unroll_len, last_fn_type, burnin, stride, tail)
+        self._tail = tail
         self._reach = self._plan.span + tail  # rows from the first trained step of a window to its last slot
-        self.carry = self._plan.width - 1
+        self.carry = self._plan.width - min(tail, 1)
         self._seen = 0  # rows of all blocks so far
         self._start = np.zeros(columns, np.int64)  # first row of the open episode of each column, counted as `_seen`
         self._given = np.zeros(columns, np.int64)  # windows of it that were given out
@@ -52,7 +54,15 @@ class WindowStream:
 
         `null` (bool) and `mask` (float32) are among the fields; `prev_state` keeps its first slot, `[N, 1, ...]`. Slots
         after an end show the final observation.
+
+        Raises ValueError where it is not stored and the windows have a tail, KeyError where no flag tells of ends.
         """
+        if self._tail and "obs" in block and "next_obs" not in block:
+            raise ValueError(
+                "the steps have no field 'next_obs': where an episode is truncated the last tail (policy.nstep) slots "
+                "of a window show its final observation, which values are bootstrapped from; let _process_transition "
+                "store next_obs=timestep.obs"
+            )
         ends = row_ends(block)  # [R, B]
         real = as_numpy(block["mask"]) > 0 if "mask" in block else None
         base, first, self._again = self._seen - fresh, max(0, fresh - self._again), False
@@ -104,8 +114,8 @@ class WindowStream:
             tree_write(out["obs"], (window, slot), _next_obs(block, t, b))
         return mark_null(out, before | after, None)
 
-    def cut(self) -> None:
-        """Open episodes were made to end with the last row, which the next block shows as an end."""
+    def cut(self, columns: Any = None) -> None:
+        """Open episodes (of any columns) were made to end with the last row, which the next block shows as an end."""
         self._again = True
 
     def state_dict(self) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ding_like.data import ArrayDict, Block, tree_index, tree_write
 from ding_like.utils.default_helper import lists_to_dicts
 
 LAST_FN_TYPES = ("last", "null_padding", "drop")
+FLAGS = ("done", "terminated", "truncated")
 
 
 def get_train_sample(
@@ -27,15 +29,15 @@ def get_train_sample(
     """Windows of a trajectory, none of which crosses an episode's end.
 
     With the defaults, 6 steps give `[1,2,3] [4,5,6]` for ``unroll_len=3``, `[1,2,3,4] [3,4,5,6]` for 4 and
-    `[1,2,3,4,5,6,null]` for 7. ``unroll_len=1`` returns the data as it is.
+    `[1,2,3,4,5,6,null]` for 7. ``unroll_len=1`` returns the steps in the data's own form, with `null` and `mask`.
 
     A null step copies the nearest real step with ``reward=0`` and ``done=terminated=True``, and after the
     last step carries the final observation as `obs` where `next_obs` is known. `null` (bool) and `mask`
-    (float32, 0 on null steps) are always there; `prev_state` keeps the first slot only (arrays).
+    (float32, 0 on null steps) are always there; `prev_state` keeps the first slot only.
 
     Args:
-        data: an ArrayDict `[L]` or `[T, B]` with ends inside (rows with ``mask=0`` belong to no window), a
-            `Block`, or a list of transition dictionaries, which is one trajectory.
+        data: an ArrayDict `[L]` or `[T, B]` with ends inside, a `Block` (of both, rows with ``mask=0`` belong to no
+            window), or a list of transition dictionaries, which is one trajectory.
         last_fn_type: for a remainder: `last`, the last window ends with the trajectory and overlaps the one
             before (a trajectory shorter than a window is padded); `null_padding`; `drop`.
         null_transition: fields of one step that replace those of a null step.
@@ -46,19 +48,19 @@ def get_train_sample(
 
     Returns:
         An ArrayDict `[N, U]`, or, for a list, a list of dictionaries whose fields are lists of length U.
+
+    Raises TypeError, ValueError or KeyError naming an argument that does not fit, a field that is missing, or the step
+    of a list that ends an episode before the last.
     """
     plan = plan_windows(unroll_len, last_fn_type, burnin, stride, tail)
-    if unroll_len == 1 and burnin == 0 and tail == 0:
-        return data
-    if isinstance(data, Block) and "mask" in data:
-        raise ValueError(
-            "windows of a block with rows that are no transition (env_manager.type 'vector' or 'env_pool' with an env "
-            "that resets in the step after an end) are not built yet; use env_manager.type='base'"
-        )
     if isinstance(data, dict):
-        return _window_arrays(data, plan, null_transition)
+        return _steps_as_they_are(data) if plan.width == 1 else _window_arrays(data, plan, null_transition)
     if isinstance(data, Sequence) or hasattr(data, "popleft"):
-        return _window_list(list(data), plan, null_transition)
+        steps = _dictionaries(data)
+        if plan.width == 1:
+            return [{**step, "null": False, "mask": 1.0} for step in steps]
+        _check_one_episode(steps)
+        return _window_list(steps, plan, null_transition)
     raise TypeError(f"windows of a {type(data).__name__}; wanted an ArrayDict, a Block or a list of dictionaries")
 
 
@@ -84,7 +86,10 @@ class WindowPlan:
 
 
 def plan_windows(unroll_len: int, last_fn_type: str, burnin: int, stride: int | None, tail: int) -> WindowPlan:
-    """The checked plan of `get_train_sample`'s arguments. Raises ValueError naming one that does not fit."""
+    """The plan of `get_train_sample`'s arguments. Raises ValueError or TypeError naming one that does not fit."""
+    for name, value in {"unroll_len": unroll_len, "burnin": burnin, "stride": stride, "tail": tail}.items():
+        if not (hasattr(value, "__index__") and type(value) is not bool) and (name, value) != ("stride", None):
+            raise TypeError(f"{name} is {value!r}; wanted a whole number of steps")
     if last_fn_type not in LAST_FN_TYPES:
         raise ValueError(f"last_fn_type is {last_fn_type!r}; choose one of {', '.join(LAST_FN_TYPES)}")
     if unroll_len < 1 or burnin < 0 or tail < 0:
@@ -173,17 +178,60 @@ def _rows(data: Any) -> tuple[Any, np.ndarray, Any]:
     return data, ends, data["next_obs"] if "next_obs" in data and "obs" in data else None
 
 
+def _steps_as_they_are(data: Any) -> Any:
+    """The rows with `null` and `mask`: null are those that are no transition."""
+    ends = episode_ends(data)
+    null = as_numpy(data["mask"]) == 0 if "mask" in data else np.zeros(ends.shape, bool)
+    return _with_null(data.copy(), null, ends)
+
+
 def mark_null(out: ArrayDict, null: np.ndarray, null_transition: dict | None) -> ArrayDict:
-    """Write what null slots `null [N, U]` hold into windows, and the fields `null` and `mask`."""
+    """Write what null slots `null [N, U]` hold into windows, and the fields `null` and `mask`.
+
+    Raises KeyError for windows without a reward.
+    """
+    if "reward" not in out:
+        raise KeyError(f"the data has no field 'reward', only {list(out.keys())}; wanted one, which is 0 at null steps")
     for name, value in (("reward", 0), ("cut", 0), ("done", True), ("terminated", True)):
         if name in out:
             out[name][null] = value
     for name, value in (null_transition or {}).items():
         tree_write(out[name], null, value)
+    return _with_null(out, null, out["reward"])
+
+
+def _with_null(out: Any, null: np.ndarray, like: Any) -> Any:
     for name, array in (("null", null), ("mask", (~null).astype(np.float32))):
-        tensor = isinstance(out["reward"], torch.Tensor)
-        out[name] = torch.from_numpy(array).to(out["reward"].device) if tensor else array
+        out[name] = torch.from_numpy(array).to(like.device) if isinstance(like, torch.Tensor) else array
     return out
+
+
+def _dictionaries(data: Any) -> list[Mapping]:
+    """The steps of a trajectory. Raises TypeError for one that is no dictionary."""
+    for t, step in enumerate(data):
+        if not isinstance(step, Mapping):
+            raise TypeError(
+                f"step {t} of the trajectory is a {type(step).__name__}; wanted a dictionary of its fields: a list is "
+                "one trajectory, several of them want a call each"
+            )
+    return list(data)
+
+
+def _check_one_episode(steps: list) -> None:
+    """Raises ValueError where a step follows an end."""
+    summed = "value_gamma" in steps[0] if steps else False  # n-step data show an end in the steps that reach it too
+    for name in FLAGS:
+        for t, (step, after) in enumerate(pairwise(steps)):
+            reaches_an_end = (summed or name == "done") and _is_set(after, name)
+            if _is_set(step, name) and not reaches_an_end:
+                raise ValueError(
+                    f"step {t} of {len(steps)} has {name}=True; wanted the steps of one episode, which ends with the "
+                    "last: cut the list after each end, or give arrays with ends inside"
+                )
+
+
+def _is_set(step: Any, flag: str) -> bool:
+    return bool(np.any(as_numpy(step[flag]))) if flag in step else False
 
 
 def _window_list(steps: list, plan: WindowPlan, null_transition: dict | None) -> list[dict[str, Any]]:
@@ -194,11 +242,16 @@ def _window_list(steps: list, plan: WindowPlan, null_transition: dict | None) ->
             real = bool(0 <= slot < len(steps))
             step = steps[slot] if real else _null_step(steps[0 if slot < 0 else -1], slot > 0, null_transition)
             window.append({**step, "null": not real, "mask": float(real)})
-        samples.append(lists_to_dicts(window, keep=("prev_state",)))
+        sample = lists_to_dicts(window, keep=("prev_state",))
+        if "prev_state" in sample:
+            sample["prev_state"] = sample["prev_state"][:1]
+        samples.append(sample)
     return samples
 
 
 def _null_step(step: dict, after: bool, null_transition: dict | None) -> dict[str, Any]:
+    if "reward" not in step:
+        raise KeyError(f"the data has no field 'reward', only {list(step)}; wanted one, which is 0 at null steps")
     null = dict(step, reward=_filled(step["reward"], 0), done=_filled(step.get("done", True), 1))
     if "terminated" in step:
         null["terminated"] = _filled(step["terminated"], 1)

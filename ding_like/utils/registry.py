@@ -109,6 +109,10 @@ class Registry:
         """All known names, sorted."""
         return sorted({*self._entries, *self._builtin})
 
+    def registered(self) -> list[tuple[str, Any]]:
+        """(name, object) of what was registered so far."""
+        return list(self._entries.items())
+
 
 POLICY_REGISTRY = Registry("policy", {name: f"ding_like.policy.{name}" for name in ("a2c", "dqn", "ppo", "r2d2")})
 MODEL_REGISTRY = Registry(
@@ -126,13 +130,17 @@ ENV_MANAGER_REGISTRY = Registry(
         "base": "ding_like.envs.env_manager.base_env_manager",
         "base_v2": "ding_like.envs.env_manager.base_env_manager",
         **dict.fromkeys(
+            ("subprocess", "async_subprocess", "subprocess_v2", "async_subprocess_v2"),
+            "ding_like.envs.env_manager.subprocess_env_manager",
+        ),
+        **dict.fromkeys(
             ("vector", "gym_vector", "env_pool", "envpool"), "ding_like.envs.env_manager.vector_env_manager"
         ),
     },
 )
 ENV_WRAPPERS = (
     *("atari", "channels_first", "episode_statistics", "episodic_life", "fire_reset", "frame_stack"),
-    *("reward_clip", "reward_scale", "select_obs", "time_limit"),
+    *("previous_step", "reward_clip", "reward_scale", "select_obs", "time_limit"),
 )
 ENV_WRAPPER_REGISTRY = Registry("env_wrapper", dict.fromkeys(ENV_WRAPPERS, "ding_like.envs.env_wrappers"))
 BUFFER_REGISTRY = Registry(

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 
 def _words(seed: int, role: str, *index: int) -> np.random.SeedSequence:
@@ -29,6 +28,8 @@ def generator(seed: int, role: str, index: int = 0) -> np.random.Generator:
 
 def set_global_seed(seed: int) -> None:
     """Seed Python, NumPy and torch, for model initialisation and for user code that draws from them."""
+    import torch
+
     state = int(_words(seed, "global").generate_state(1)[0])
     random.seed(state)
     np.random.seed(state)
@@ -37,6 +38,8 @@ def set_global_seed(seed: int) -> None:
 
 def rng_state() -> dict[str, Any]:
     """The global generators of Python, NumPy and torch (of every GPU too), as they stand."""
+    import torch
+
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     return {
         "python": random.getstate(),
@@ -48,6 +51,8 @@ def rng_state() -> dict[str, Any]:
 
 def set_rng_state(state: dict[str, Any]) -> None:
     """Restore `rng_state`. GPUs that this machine does not have are left out."""
+    import torch
+
     random.setstate(state["python"])
     np.random.set_state(state["numpy"])
     torch.set_rng_state(state["torch"])

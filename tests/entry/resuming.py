@@ -43,7 +43,10 @@ def broken_and_resumed(config, at, name="broken", **limits):
 def last_point(folder):
     """What the newest resume point of a folder holds, leaf by leaf; env snapshots and times left out."""
     state = unpack(read_file(folder / POINT, FORMAT, "resume point")["state"])
-    del state["logger"], state["config"], state["collector"]["env"]["envs"]
+    rows = state["collector"]["env"]
+    for one in rows.get("workers", [rows]):
+        del one["env"]["envs"]
+    del state["logger"], state["config"]
     state["evaluator"].pop("envs", None)
     return {path: leaf for path, leaf in _leaves(state) if not path.endswith(".elapsed")}
 

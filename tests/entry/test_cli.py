@@ -50,6 +50,12 @@ def test_every_option_reaches_the_pipeline(runs):
     assert runs == [("x.py", {**options, "load_path": "c.tar", "on_exists": "error"})]
 
 
+@pytest.mark.parametrize("mode", ["parallel", "async"])
+def test_a_mode_with_workers_reaches_the_pipeline(runs, mode):
+    assert _main(f"-m {mode} -c x.py -s 0 -s 1 --exp-name e") == 0
+    assert [options["mode"] for _, options in runs] == [mode, mode]
+
+
 def test_each_of_several_seeds_gets_a_folder_below_the_runs_own(runs, monkeypatch):
     assert _main("-m serial -c x.py -s 3 -s 5 --exp-name e") == 0
     assert [(o["seed"], o["exp_name"]) for _, o in runs] == [(3, "e/seed_3"), (5, "e/seed_5")]
@@ -75,7 +81,7 @@ def test_an_evaluation_ends_with_one_json_line(monkeypatch, capsys):
     [
         ("-m serial", "-c FILE is missing; a run needs both, as in: ding -m serial -c FILE -s 0"),
         ("-c x.py", "-m MODE is missing"),
-        ("-m parallel -c x.py", "'parallel' is not one of 'serial', 'serial_onpolicy', 'eval'"),
+        ("-m dist -c x.py", "'dist' is not one of 'serial', 'serial_onpolicy', 'parallel', 'async', 'eval'"),
         ("-m serial -c x.py --env-step 1.5", "'1.5' is not a whole number such as 100000 or 1e5"),
         ("-m serial -c x.py --env-step -3", "'-3' is not a whole number"),
         ("-m serial -c x.py --train-iter inf", "'inf' is not a whole number"),
@@ -151,7 +157,7 @@ def test_version_help_and_names(capsys):
     without = capsys.readouterr().out
     assert cli.main(["--help"]) == 0
     assert capsys.readouterr().out == without
-    assert "[serial|serial_onpolicy|eval]" in without
+    assert "[serial|serial_onpolicy|parallel|async|eval]" in without
     assert cli.main(["-q", "policy"]) == 0
     assert "dqn" in capsys.readouterr().out.split()
 

@@ -8,6 +8,7 @@ from ding_like.config import load_config
 from ding_like.config.yaml_io import parse_yaml
 from ding_like.entry import cli
 from ding_like.entry.reference import SOURCES, Source, keys_of, reference
+from ding_like.utils import ENV_REGISTRY
 
 GOOD = "env: {type: CartPole-v1}\npolicy: {type: dqn, learn: {batch_size: 32}}\n"
 
@@ -140,6 +141,87 @@ def test_config_check_finds_what_a_run_would_find_before_it_trains(good, capsys,
     assert message in captured.err
     assert captured.out == ""
     assert "Traceback" not in captured.err
+
+
+R2D2 = "policy.type=r2d2"
+PPO_GRU = ("policy.type=ppo", "policy.model.lstm_type=gru", "policy.learn.batch_size=4")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ((R2D2, "policy.learn_unroll_len=5"), "policy.learn_unroll_len is 5 and policy.nstep is 5; wanted a learn_unr"),
+        (("policy.model.type=drqn", "policy.nstep=20"), "policy.learn_unroll_len is 20 and policy.nstep is 20; wanted"),
+        ((R2D2, "policy.burnin_step=-1"), "policy.burnin_step: got -1, wanted an integer of at least 0"),
+        (
+            ("policy.burnin_step=3",),
+            "policy.burnin_step is 3 and the network (DQN) has no initial_state(B), which makes",
+        ),
+        (
+            (R2D2, "policy.model.type=dqn"),
+            "policy.burnin_step is 20 and the network (DQN) has no initial_state(B), which makes a policy recurrent; "
+            "wanted burnin_step=0, or a recurrent network, such as policy.model.type='drqn'\n"
+            "policy.learn.value_rescale is True and",
+        ),
+        ((*PPO_GRU, "policy.collect.n_sample=12"), "policy.collect.n_sample: got 12, wanted a multiple of 8, so that"),
+        (
+            (*PPO_GRU, "policy.learn_unroll_len=2", "policy.collect.n_sample=15"),
+            "got 15, wanted a multiple of 8, so tha",
+        ),
+        ((*PPO_GRU, "policy.collect.n_step=256"), None),
+        (
+            (*PPO_GRU, "policy.collect.n_step=264"),
+            "policy.collect.n_step: got 264, wanted a multiple of 256, so that the env steps of a rollout are whole "
+            "segments of policy.learn_unroll_len=32 steps in each of the env.collector_env_num=8 columns",
+        ),
+        (
+            (*PPO_GRU[:2], "policy.learn.batch_size=9", "policy.collect.n_step=256"),
+            "policy.learn.batch_size: got 9, wanted at most 8, what policy.collect.n_step gives in whole rows of all",
+        ),
+        (
+            ("policy.type=ppo", "policy.collect.n_step=65", "policy.learn.batch_size=73"),
+            "policy.learn.batch_size: got 73, wanted at most 72, what policy.collect.n_step gives",
+        ),
+        (("policy.collect.n_step=0",), "policy.collect.n_step: got 0, wanted an integer of at least 1, or None"),
+        (
+            ("policy.collect.n_step=100", "policy.other.replay_buffer.replay_buffer_size=90"),
+            "replay_buffer_size: got 90, wanted at least 100, as policy.collect.n_step says",
+        ),
+        ((R2D2, "policy.collect.n_step=1000", "policy.other.replay_buffer.replay_buffer_size=90"), None),
+    ],
+)
+@pytest.mark.parametrize("env_type", ["CartPole-v1", "registered_cartpole"])
+def test_config_check_knows_what_fits_a_recurrent_network_and_a_rollout(good, capsys, settings, message, env_type):
+    """Also where the env is a registered one, which is not made for a check."""
+    ENV_REGISTRY.register("registered_cartpole", unmade)
+    overrides = [part for setting in (*settings, f"env.type={env_type}") for part in ("--set", setting)]
+    assert cli.main(["config", "check", good, *overrides]) == (0 if message is None else 1)
+    captured = capsys.readouterr()
+    assert (message or "") in captured.err and "Traceback" not in captured.err
+
+
+def unmade():
+    raise AssertionError("no check makes it")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["policy.type=ppo", "policy.model={lstm_hidden_size: 8}"], "lstm_hidden_size, num_layers, use_prev_action"),
+        (["policy.model={type: drqn, res_link: true, head_hidden_size: 8}"], "head_hidden_size is 8, the encoder's"),
+        (["policy.model={obs_shape: 3}"], "policy.model.obs_shape is 3, the env's space gives 4"),
+    ],
+)
+def test_config_check_makes_the_network_where_it_knows_the_spaces(good, capsys, settings, message):
+    overrides = [part for setting in settings for part in ("--set", setting)]
+    assert cli.main(["config", "check", good, *overrides]) == 1
+    captured = capsys.readouterr()
+    assert message in captured.err and "Traceback" not in captured.err
+
+
+def test_config_check_needs_no_gpu(good, capsys):
+    assert cli.main(["config", "check", good, "--set", "policy.cuda=true"]) == 0
+    assert capsys.readouterr().out == f"{good}: ok\n"
 
 
 def test_config_check_of_a_right_config_says_ok(good, capsys):

@@ -10,6 +10,7 @@ import pytest
 
 import ding_like
 from ding_like.entry import cli
+from tests.helpers import metrics
 
 pytestmark = pytest.mark.system
 
@@ -47,7 +48,7 @@ def test_a_run_leaves_its_folder_and_can_be_evaluated_and_run_again(folder, caps
     assert result["env_step"] >= 400
     checkpoints = sorted(path.name for path in (folder / "run" / "ckpt").glob("*.tar"))
     assert checkpoints == ["ckpt_best.pth.tar", f"iteration_{result['train_iter']}.pth.tar"]
-    lines = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    lines = metrics("run")
     assert lines[-1]["section"] == "eval"
     assert lines[-1]["envstep"] == result["env_step"]
     assert lines[-1]["eval_value"] == result["eval_value"]
@@ -60,10 +61,7 @@ def test_a_run_leaves_its_folder_and_can_be_evaluated_and_run_again(folder, caps
 
     # B56: the complete config that was saved gives the same run again.
     assert _ding("-m serial -c run/total_config.yaml -s 3 --env-step 400 --exp-name again") == 0
-    again = [json.loads(line) for line in (folder / "again" / "metrics.jsonl").read_text().splitlines()]
-    for line in lines + again:
-        del line["wall_time_s"]
-    assert again == lines
+    assert metrics("again") == lines
 
 
 @pytest.mark.parametrize(
@@ -71,8 +69,8 @@ def test_a_run_leaves_its_folder_and_can_be_evaluated_and_run_again(folder, caps
 )
 def test_ctrl_c_and_sigterm_write_a_checkpoint_and_the_result(folder, sent, code, said):
     run = subprocess.Popen([*DING, "-m", "serial", "-c", "c.yaml"], env=ENV, stderr=subprocess.PIPE, text=True)
-    metrics, deadline = folder / "run" / "metrics.jsonl", time.monotonic() + 40
-    while not metrics.exists() or metrics.read_text().count("\n") < 3:
+    log, deadline = folder / "run" / "metrics.jsonl", time.monotonic() + 40
+    while not log.exists() or log.read_text().count("\n") < 3:
         assert run.poll() is None, run.stderr.read()
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -31,6 +31,14 @@ def test_a_checkpoint_gives_the_value_of_the_last_evaluation_and_again(trained):
     assert evaluate("run/total_config.yaml", seed=0, load_path=LAST) == first
 
 
+def test_another_seed_than_that_of_the_run_plays_other_episodes_and_needs_no_word(trained, caplog):
+    caplog.set_level("INFO", "ding_like")
+    caplog.clear()
+    first, other, again = (evaluate("run/total_config.yaml", seed=seed, load_path=LAST) for seed in (0, 7, None))
+    assert first == again and first["returns"] != other["returns"]
+    assert [r.getMessage() for r in caplog.records if "seed" in r.getMessage()] == []
+
+
 def test_the_best_checkpoint_gives_the_best_value(trained):
     best = max(line["eval_value"] for line in metrics("run") if line["section"] == "eval")
     assert evaluate(tiny_config(), load_path="run/ckpt/ckpt_best.pth.tar")["eval_value"] == best

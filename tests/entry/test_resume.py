@@ -185,6 +185,8 @@ CASES = {
     "dqn, hooks that count, draw, save and schedule": (hooked, [13, 30]),
     "dqn, nested observations with a mask": (masked, [9]),
     "dqn with drqn": (drqn, [13, 30]),
+    "r2d2, env steps are counted": (lambda: recurrent("r2d2", collect={"n_step": 21}), [7, 15]),
+    "ppo, env steps are counted": (lambda: on_policy(collect={"n_step": 33}), [6, 19]),
     "r2d2, native columns that reset in the next step, a replay that wraps": (
         lambda: deep_merge_defaults(
             recurrent("r2d2", "normal", other={"replay_buffer": {"replay_buffer_size": 20}}),

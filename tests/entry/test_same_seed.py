@@ -8,8 +8,9 @@ from tests.helpers import fingerprint, metrics, result
 from tests.test_configs import CONFIGS, SMALL, entry_of, name_of
 
 ITERS = 24  # several collects of every recipe
-PACKAGES = {"box2d": "Box2D", "minatar": "minatar"}  # that a family of recipes needs
-SLOW = {"box2d", "minatar"}  # above a second for two runs
+PACKAGES = {"atari": "ale_py", "box2d": "Box2D", "minatar": "minatar"}  # that a family of recipes needs
+SLOW = {"atari", "box2d", "minatar"}  # above a second for two runs
+SHORTER = {"atari": ["env.max_episode_steps=30", "policy.random_collect_size=200"]}
 
 
 def recipe(path):
@@ -19,7 +20,8 @@ def recipe(path):
 
 def run(path, folder, seed=0):
     """The numbers of one short run: its metrics, its result, and the state of policy and optimiser byte for byte."""
-    policy = entry_of(path)(str(path), seed=seed, max_train_iter=ITERS, exp_name=str(folder), sets=SMALL)
+    sets = [*SMALL, *SHORTER.get(path.parts[-4], [])]
+    policy = entry_of(path)(str(path), seed=seed, max_train_iter=ITERS, exp_name=str(folder), sets=sets)
     ended = {key: value for key, value in result(folder).items() if key != "wall_time_s"}
     return metrics(folder), ended, fingerprint(policy.learn_mode.state_dict())
 

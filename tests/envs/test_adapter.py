@@ -182,6 +182,20 @@ def test_multi_agent_reward_is_named():
         env.step(0)
 
 
+@pytest.mark.parametrize("info", [False, None])
+def test_four_values_without_an_info_are_named(info):
+    class NoInfo(OldCount):
+        def step(self, action):
+            return *super().step(action)[:3], info
+
+    env = wrap_env(NoInfo())
+    env.reset()
+    with pytest.raises(
+        TypeError, match=rf"step\(\) returned 4 values, the last a {type(info).__name__}; wanted \(obs, rew"
+    ):
+        env.step(0)
+
+
 @pytest.mark.parametrize("bad", [Count, 3, object()])
 def test_what_is_no_env_is_named(bad):
     with pytest.raises(TypeError, match="wanted an env instance"):

@@ -40,6 +40,19 @@ class Odd(Count):
         return obs, self.r, int(terminated), truncated, info
 
 
+class OldForms(Count):
+    def __init__(self, pair=False):
+        super().__init__()
+        self.pair = pair
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed) if self.pair else super().reset(seed=seed)[0]
+
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        return obs, reward, terminated or truncated, info
+
+
 @pytest.mark.parametrize(
     "make, severity, words",
     [
@@ -49,6 +62,8 @@ class Odd(Count):
         (lambda: Count(5, both=True), "ok", "both terminated and truncated"),
         (lambda: Count(reward=np.nan), "error", "a reward is nan"),
         (lambda: Count(reward=np.ones(2)), "error", "the reward has shape (2,)"),
+        (OldForms, "error", "reset() returned a ndarray; wanted (obs, info)"),
+        (lambda: OldForms(pair=True), "error", "step() returned 4 values; wanted (obs, reward, terminated, truncated"),
         (Odd, "warning", "terminated and truncated are int and bool"),
         (lambda: AnySpace(spaces.Dict({"text": spaces.Text(4)})), "error", "obs.text is a Text space"),
         (lambda: AnySpace(spaces.Box(0, 255, (8, 8, 3), np.uint8)), "warning", "channels last"),

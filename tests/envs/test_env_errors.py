@@ -175,13 +175,42 @@ def test_an_env_may_call_a_number_of_its_own_episode():
     assert episode["return_raw"] == 1.0 and episode["info"] == {"episode": 3.0}
 
 
-def test_four_values_from_a_gymnasium_env_are_named():
-    class Four(Count):
-        def step(self, action):
-            return super().step(action)[:4]
+class OldReset(Count):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0]
 
-    with pytest.raises(EnvError, match="not enough values to unpack"):
-        m = manager(Four())
+
+class OldStep(Count):
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        return obs, reward, terminated or truncated, info
+
+
+class NoStep(Count):
+    def step(self, action):
+        super().step(action)
+
+
+class NoReset(Count):
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (OldReset, r"reset\(\) returned a ndarray; wanted \(obs, info\): an observation alone .*`return obs, {}`"),
+        (NoReset, r"reset\(\) returned a NoneType; wanted \(obs, info\)"),
+        (
+            OldStep,
+            r"column 1 .*step\(\) returned 4 values; wanted \(obs, reward, terminated, .* in place of done return",
+        ),
+        (NoStep, r"column 1 .*step\(\) returned a NoneType; wanted \(obs, reward, terminated, truncated, info\)$"),
+    ],
+)
+def test_the_forms_of_old_gym_from_a_gymnasium_env_are_named(make, message):
+    with pytest.raises(EnvError, match=message):
+        m = manager(Count(9), make())
         m.step(zeros(m))
 
 

@@ -312,3 +312,52 @@ def test_atari_score_is_raw_and_whole_games_in_evaluation():
         m.step(rng.integers(0, 6, 1))
     (episode,) = m.finished
     assert episode["return_raw"] > episode["return_"] > 0 and episode["info"]["lives"] == 0
+
+
+def test_the_step_before_is_shown_with_every_observation_the_last_one_included():
+    env = wrap(Count(n=2, reward=0.5), "previous_step")
+    seen = [env.reset()[0], env.step(1)[0], env.step(0)[0], env.reset()[0]]
+    assert [(o["env_obs"].tolist(), int(o["prev_action"]), float(o["prev_reward"])) for o in seen] == [
+        ([0], -1, 0),
+        ([1], 1, 0.5),
+        ([2], 0, 0.5),
+        ([0], -1, 0),
+    ]
+    assert all(env.observation_space.contains(o) for o in seen)
+
+
+@pytest.mark.parametrize(
+    ("action_space", "action", "shown"),
+    [
+        (spaces.Discrete(3, start=7), 8, 1),
+        (spaces.MultiDiscrete([3, 2], start=[1, 0]), np.array([3, 1]), [2, 1]),
+        (spaces.MultiBinary(2), np.int8([1, 0]), [1, 0]),
+        (spaces.Box(0, 4, (2,), np.float32), np.float32([0, 3]), [-1, 0.5]),
+    ],
+)
+@pytest.mark.parametrize("own", [spaces.Discrete(4, start=-1), spaces.Dict(a=spaces.MultiBinary(3))])
+def test_the_step_before_through_a_manager(action_space, action, shown, own):
+    m = BaseEnvManager(
+        make_env_fns({"wrappers": ["previous_step"]}, 2, env_setting=lambda: AnySpace(own, action_space))
+    )
+    first = m.launch(0)
+    from_zero = action - getattr(action_space, "start", 0)
+    ts = m.step(np.stack([from_zero] * 2))
+    assert first["prev_action"].shape == ts.obs["prev_action"].shape == (2, *np.shape(shown))
+    np.testing.assert_array_equal(ts.obs["prev_action"], [shown] * 2)
+    assert ts.obs["prev_reward"].tolist() == [0.5, 0.5] and first["prev_reward"].tolist() == [0, 0]
+    assert len(np.asarray(m.ready_obs["prev_reward"])) == 2
+    np.testing.assert_array_equal(m._envs[0].unwrapped.actions[0], action)
+
+
+def test_the_reward_shown_is_the_one_where_the_wrapper_stands():
+    for order, shown in ((["previous_step", "reward_clip"], 5), (["reward_clip", "previous_step"], 1)):
+        env = wrap(Count(reward=5.0), *order)
+        env.reset()
+        obs, reward, *_ = env.step(0)
+        assert obs["prev_reward"] == shown and reward == 1
+
+
+def test_one_field_of_the_step_before_is_enough():
+    env = wrap(Count(), dict(type="previous_step", fields=["prev_reward"]))
+    assert [*env.observation_space] == ["env_obs", "prev_reward"] == [*env.reset()[0]]

@@ -53,7 +53,7 @@ def envs_of(manager):
 def test_what_is_stored_is_what_the_envs_did(vec):
     """The envs' own diaries are the oracle: action, reward, true next observation and end of every step."""
     collector, items = collect(manager_of(vec))
-    wanted = rows(item for env in envs_of(collector._env) for item in env.items(1))
+    wanted = rows(item for env in envs_of(collector._rows.env) for item in env.items(1))
     assert rows(table(items)) == wanted
     assert collector.envstep == len(wanted)
 
@@ -69,7 +69,7 @@ def test_the_set_of_transitions_is_that_of_single_envs(vec):
     singles = diaries()
     base = BaseEnvManager([lambda env=env: env for env in singles])
     (one, alone), (many, batched) = collect(base), collect(manager_of(vec))
-    counts = [min(len(a.steps), len(b.steps)) for a, b in zip(singles, envs_of(many._env), strict=True)]
+    counts = [min(len(a.steps), len(b.steps)) for a, b in zip(singles, envs_of(many._rows.env), strict=True)]
     assert min(counts) > 20
     assert without_action(batched, counts) == without_action(alone, counts)
     assert one.envstep == len(rows(table(alone)))
@@ -132,7 +132,10 @@ def test_a_column_gives_the_same_episodes_wherever_it_stands():
             self.envs.reverse()
 
     (one, a), (two, b) = collect(manager_of(VecDiary)), collect(manager_of(Swapped))
-    counts = [min(len(x.steps), len(y.steps)) for x, y in zip(envs_of(one._env), envs_of(two._env)[::-1], strict=True)]
+    counts = [
+        min(len(x.steps), len(y.steps))
+        for x, y in zip(envs_of(one._rows.env), envs_of(two._rows.env)[::-1], strict=True)
+    ]
     assert without_action(a, counts) == without_action(b, counts)
 
 

@@ -1,4 +1,4 @@
-"""It learns with a memory: R2D2 within budgets that no policy without one, and no chance, reaches."""
+"""It learns with a memory: R2D2 and PPO within budgets that no policy without one, and no chance, reaches."""
 
 import importlib
 
@@ -27,4 +27,11 @@ def test_r2d2_balances_a_pole():
     sets = ("env.stop_value=200", "policy.eval.evaluator.eval_freq=100")
     cartpole = recipe("classic_control.cartpole.config.cartpole_r2d2")
     serial_pipeline(cartpole, max_env_step=15_000, sets=sets, exp_name="run")
+    assert result("run")["stop"] is True and result("run")["eval_value"] >= 200
+
+
+def test_ppo_balances_a_pole_whose_velocities_are_hidden():
+    """Without a memory it stays below 50."""
+    hidden = recipe("classic_control.cartpole.config.cartpole_hidden_ppo")
+    serial_pipeline(hidden, max_env_step=40_000, sets=("env.stop_value=200",), exp_name="run")
     assert result("run")["stop"] is True and result("run")["eval_value"] >= 200

@@ -7,7 +7,7 @@ from torch import nn
 
 from ding_like.config import ConfigError
 from ding_like.config.checks import at_least
-from ding_like.model.build import make_model, model_mistakes
+from ding_like.model.build import argument_mistakes, make_model, network_of, recurs
 from ding_like.model.template.q_learning import DQN
 from ding_like.utils import MODEL_REGISTRY, UnknownNameError
 
@@ -16,6 +16,10 @@ SHAPES = {"obs_shape": 4, "action_shape": 2}
 
 def default():
     return "dqn", ["ding_like.model.template.q_learning"]
+
+
+def model_mistakes(section, default):
+    return argument_mistakes(*network_of(section, default))
 
 
 class Own(nn.Module):
@@ -112,3 +116,35 @@ def test_import_names_without_a_type_are_imported_too(in_tmp):
     (in_tmp / "my_parts_of_a_model.py").write_text("")
     assert model_mistakes({"import_names": ["my_parts_of_a_model"]}, default) == []
     assert sys.modules.pop("my_parts_of_a_model")
+
+
+class Recurrent(nn.Module):
+    def initial_state(self, batch):
+        raise NotImplementedError
+
+
+class Depends(nn.Module):
+    def __init__(self, lstm_type="gru"):
+        super().__init__()
+
+    initial_state = property(lambda self: None)
+
+
+class Unknown(Depends):
+    def __init__(self):
+        super().__init__()
+
+
+@pytest.mark.parametrize(
+    ("cls", "kwargs", "wanted"),
+    [
+        (DQN, {}, False),
+        (Recurrent, {}, True),
+        (Depends, {}, True),
+        (Depends, {"lstm_type": None}, False),
+        (Unknown, {}, None),
+        (lambda obs_shape: Recurrent(), {}, None),
+    ],
+)
+def test_a_class_tells_whether_its_networks_are_recurrent(cls, kwargs, wanted):
+    assert recurs(cls, kwargs) is wanted

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from ding_like.data import namedarraytuple, tree_leaves
+from ding_like.data import namedarraytuple, tree_leaves, tree_map
 from ding_like.model import NormalizedModel, model_wrap
+from ding_like.model.template.drqn import DRQN
 from ding_like.model.wrapper.model_wrappers import HiddenStateWrapper
 from ding_like.torch_utils.packing import pack, unpack
 
@@ -576,3 +577,63 @@ def test_arguments_that_make_no_sense_are_named():
             counter(**kwargs)
     with pytest.raises(TypeError, match="init_fn"):
         counter(init_fn=3)
+
+
+@pytest.fixture
+def drqn():
+    torch.manual_seed(0)
+    return DRQN(3, 2, [4], lstm_type="pytorch")
+
+
+Z = torch.zeros(2, 1, 4)
+
+
+@pytest.mark.parametrize("called", [False, True])
+@pytest.mark.parametrize(
+    "given",
+    [
+        Z,
+        (Z, Z),
+        [Z[0], Z[1]],
+        {"h": Z},
+        {"h": Z, "c": None},
+        {"h": Z, "x": Z},
+        {"h": Z, "c": Z, "x": Z},
+        {"h": {"c": Z}},
+    ],
+)
+def test_a_state_of_another_form_is_named_where_it_is_given(drqn, given, called):
+    wrapped = model_wrap(drqn, "hidden_state")
+    if called:
+        wrapped.forward({"obs": torch.zeros(2, 3)}, inference=True)
+    says = r"the state given to reset has leaves .*the state known so far h \[\d, 1, 4\], c \[\d, 1, 4\]; wanted"
+    with pytest.raises(ValueError, match=says):
+        wrapped.reset(state=given)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("as_list", [False, True])
+def test_a_state_of_another_type_of_numbers_becomes_the_networks(dtype, as_list):
+    torch.manual_seed(0)
+    net = DRQN(3, 2, [4], lstm_type="pytorch").to(dtype)
+    wrapped, obs = model_wrap(net, "hidden_state"), torch.rand(2, 3, dtype=dtype)
+    given = {name: torch.rand(2, 1, 4, dtype=torch.float64) for name in ("h", "c")}
+    want = net({"obs": obs, "prev_state": {k: v.to(dtype) for k, v in given.items()}}, inference=True)["logit"]
+    wrapped.reset(state=[row_of(given, b) for b in range(2)] if as_list else {k: v.numpy() for k, v in given.items()})
+    got = wrapped.forward({"obs": obs}, inference=True)["logit"]
+    assert got.dtype == dtype and torch.equal(got, want)
+
+
+@pytest.mark.parametrize("lstm_type", ["pytorch", "gru", "normal", "hpc"])
+def test_an_unroll_begins_at_the_state_of_init_fn_where_it_is_cut(lstm_type):
+    torch.manual_seed(0)
+    net = DRQN(3, 2, [4], lstm_type=lstm_type)
+    first = tree_map(lambda leaf: torch.rand_like(leaf[0]), net.initial_state(1))
+    wrapped = model_wrap(net, "hidden_state", init_fn=lambda: first)
+    obs, cut = torch.rand(6, 2, 3), torch.tensor([[1.0, 1], [0, 1], [1, 0], [1, 1], [0, 1], [1, 1]])
+    got = wrapped.forward({"obs": obs, "cut": cut}, inference=False)["logit"]
+    wrapped.reset()
+    for t in range(6):
+        want = wrapped.forward({"obs": obs[t]}, inference=True)["logit"]
+        torch.testing.assert_close(got[t], want)
+        wrapped.reset(data_id=np.flatnonzero(cut[t] == 0).tolist())

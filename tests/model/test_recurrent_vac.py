@@ -235,13 +235,6 @@ def test_the_first_weights_of_encoder_and_heads_do_not_depend_on_what_is_left_ou
     assert [n for n, _ in one.named_parameters()] == [n for n, _ in other.named_parameters()]
 
 
-def test_a_recurrent_network_acts_in_torch():
-    net = make()
-    assert not net.numpy_ready()
-    with pytest.raises(TypeError, match="a recurrent network has no NumPy forward"):
-        net.numpy_forward(np.zeros((2, 4), np.float32))
-
-
 # ---------------------------------------------------------------- wrong input
 @pytest.mark.parametrize(
     ("state", "told"),

@@ -10,8 +10,8 @@ from torch import nn
 from ding_like.config import ConfigError
 from ding_like.data import ArrayDict, Block, RowLink
 from ding_like.policy.a2c import A2CPolicy
-from ding_like.policy.action_scale import ActionScale
 from ding_like.policy.ppo import PPOPolicy
+from ding_like.rl_utils.action_scale import ActionScale
 from tests.envs.toys import Count
 from tests.helpers import fingerprint, make_collector, make_policy
 

@@ -12,7 +12,7 @@ from ding_like.entry.build import full_config
 from ding_like.model.template.drqn import DRQN
 from ding_like.policy.dqn import DQNPolicy
 from ding_like.policy.r2d2 import R2D2Policy
-from ding_like.utils import MODEL_REGISTRY
+from ding_like.utils import MODEL_REGISTRY, POLICY_REGISTRY
 from tests.helpers import fingerprint, make_policy, metrics, policy_config, single, tiny_config
 
 pytestmark = pytest.mark.usefixtures("in_tmp")
@@ -60,7 +60,7 @@ def test_it_trains(name):
 
 
 def test_dqn_with_the_same_settings_is_the_same_algorithm():
-    shared = dict(discount_factor=0.9, priority=True, learn=dict(value_rescale=True, learning_rate=1e-3))
+    shared = dict(discount_factor=0.9, priority=True, learn=dict(value_rescale=True, learning_rate=1e-3, loss="mse"))
     shared = deep_merge_defaults(shared, dict(learn=dict(target_theta=0.01), other=dict(eps=dict(end=0.1))))
     serial_pipeline(config(**shared), exp_name="r2d2", max_train_iter=12)
     serial_pipeline(
@@ -124,6 +124,18 @@ MISTAKES = {
     "a window of one step": (dict(learn_unroll_len=1, nstep=1), r"policy.learn_unroll_len: got 1, .* at least 2"),
     "negative burn-in": (dict(burnin_step=-1), r"policy.burnin_step: got -1, wanted an integer of at least 0"),
     "half a step of burn-in": (dict(burnin_step=2.5), r"policy.burnin_step: got 2.5"),
+    "a burn-in that would never be stored": (
+        dict(burnin_step=1000000),
+        r"policy.burnin_step is 1000000 and policy.learn_unroll_len is 6; wanted windows of at most 10000 steps, not",
+    ),
+    "whole trajectories, which windows are not made of": (
+        dict(collect=dict(traj_len_inf=True)),
+        r"policy.collect.traj_len_inf: got True, wanted False for a recurrent network",
+    ),
+    "a network of an actor-critic policy": (
+        dict(model=dict(type="vac", encoder_hidden_size_list=[8], lstm_type="gru")),
+        r"policy.model: the network \(VAC\) is that of an actor-critic policy, .*'dqn' or 'drqn'",
+    ),
     "unknown cell": (dict(model=dict(lstm_type="lstm")), r"policy.model.lstm_type: got 'lstm', wanted one of 'normal'"),
     "feed-forward network": (
         dict(model=dict(type="dqn", lstm_type=None)),
@@ -147,7 +159,11 @@ def test_settings_that_do_not_fit_are_named_before_a_folder_is_made(name, in_tmp
 @pytest.mark.parametrize(
     ("policy_type", "over", "says"),
     [
-        ("r2d2", {}, r"policy.burnin_step is 20 and the network \(DQN\) is feed-forward; wanted burnin_step=0"),
+        (
+            "r2d2",
+            {},
+            r"policy.burnin_step is 20 and the network \(DQN\) has no initial_state\(B\), .* wanted burnin_step=0",
+        ),
         ("r2d2", dict(burnin_step=0), r"policy.learn.value_rescale is True and .*'drqn'"),
         ("dqn", dict(burnin_step=3, norm_obs=dict(use_norm=True)), r"policy.burnin_step is 3 and the network \(DQN\)"),
         ("dqn", dict(learn=dict(value_rescale=True)), r"policy.learn.value_rescale is True"),
@@ -161,6 +177,17 @@ def test_recurrent_settings_of_a_feed_forward_network_are_named(policy_type, ove
     assert list(in_tmp.iterdir()) == []
 
 
+def test_dqn_refuses_a_feed_forward_network_of_an_actor_critic_policy_too():
+    for model in (dict(type="vac", encoder_hidden_size_list=[8]), dict(type="vac", lstm_type="gru")):
+        with pytest.raises(ConfigError, match=r"policy.model: the network \(VAC\) is that of an actor-critic policy"):
+            DQNPolicy(policy_config(DQNPolicy, model=model), shapes=dict(obs_shape=4, action_shape=2))
+
+
+def test_whole_trajectories_of_a_feed_forward_network_are_no_mistake():
+    policy = make_policy(DQNPolicy, collect=dict(traj_len_inf=True))
+    assert policy.collect_mode.get_attribute("trajectories") is not None
+
+
 def test_the_length_of_windows_does_not_bind_a_feed_forward_network():
     policy = make_policy(DQNPolicy, nstep=40)
     assert policy.collect_mode.get_attribute("windows") is None
@@ -170,6 +197,50 @@ def test_a_network_without_next_state_is_named():
     MODEL_REGISTRY.register("forgets", Forgets)
     with pytest.raises(KeyError, match=r"hidden_state: the network \(Forgets\) gives \['logit'\]; wanted 'next_state'"):
         serial_pipeline(config(model=dict(type="forgets")), max_train_iter=1)
+
+
+class Unsaid(torch.nn.Module):
+    """In DI-engine's form: it reads `prev_state`, and nothing says that it is recurrent."""
+
+    def __init__(self, obs_shape=4, action_shape=2):
+        super().__init__()
+        self.cell, self.head = torch.nn.GRUCell(obs_shape, 5), torch.nn.Linear(5, action_shape)
+
+    def forward(self, x, inference=False):
+        obs, state = x["obs"], x["prev_state"]
+        hidden = self.cell(obs, None if state is None else state[:, 0])
+        return {"logit": self.head(hidden), "value": hidden[:, 0], "next_state": hidden[:, None]}
+
+
+@pytest.mark.parametrize("policy_type", ["dqn", "ppo", "a2c"])
+def test_a_recurrent_network_that_does_not_say_so_is_named(policy_type):
+    MODEL_REGISTRY.register("unsaid", Unsaid)
+    made = single(tiny_config("run", model=dict(type="unsaid", encoder_hidden_size_list=None)))
+    made["policy"].update(type=policy_type, model=dict(type="unsaid"))
+    if policy_type != "dqn":
+        made["policy"] = dict(type=policy_type, model=dict(type="unsaid"))
+    with pytest.raises(ValueError, match=r"network \(Unsaid\) failed on an observation alone .* no initial_state\(B\)"):
+        serial_pipeline(made, max_train_iter=1)
+
+
+def test_r2d2_says_what_makes_a_network_recurrent():
+    MODEL_REGISTRY.register("unsaid", Unsaid)
+    made = single(tiny_config("run"))
+    made["policy"] = dict(type="r2d2", model=dict(type="unsaid"))
+    with pytest.raises(ConfigError, match=r"network \(Unsaid\) has no initial_state\(B\), which makes a policy recurr"):
+        serial_pipeline(made, max_train_iter=1)
+
+
+def test_a_policy_that_stores_no_next_obs_is_named_before_it_bootstraps_from_another_observation():
+    class Forgetful(R2D2Policy):
+        def _process_transition(self, obs, model_output, timestep):
+            row = super()._process_transition(obs, model_output, timestep)
+            del row["next_obs"]
+            return row
+
+    POLICY_REGISTRY.register("forgetful", Forgetful)
+    with pytest.raises(ValueError, match=r"the steps have no field 'next_obs': .*store next_obs=timestep\.obs"):
+        serial_pipeline(config("forgetful"), max_train_iter=1)
 
 
 def test_a_valid_config_is_complete():
@@ -190,3 +261,17 @@ def test_every_column_explores_as_much_as_its_rung_says():
         output = policy.collect_mode.forward(obs, **policy.collect_mode.get_setting(0))
         explored += output["action"] != output["logit"].argmax(-1)
     np.testing.assert_allclose(explored / 600, [0.5, 0.25, 0.125], atol=0.07)
+
+
+def test_random_collecting_is_uniform_whatever_the_ladder_says():
+    """`random_collect_size` fills the store with random actions; the rungs come after."""
+    torch.manual_seed(0)
+    model = dict(encoder_hidden_size_list=[8], lstm_type="gru")
+    cfg = policy_config(R2D2Policy, model=model, other=dict(eps_ladder=dict(base=0.1)))
+    policy = R2D2Policy(cfg, shapes=dict(obs_shape=3, action_shape=1000))
+    obs, random = np.ones((3, 3), np.float32), 0
+    for _ in range(100):
+        policy.collect_mode.reset(None)
+        output = policy.collect_mode.forward_random(obs)
+        random += (output["action"] != output["logit"].argmax(-1)).sum()
+    assert random >= 295

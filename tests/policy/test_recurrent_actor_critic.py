@@ -1,18 +1,25 @@
 """PPO and A2C over a recurrent network: segments, stored states, values of what follows, the ratio."""
 
+import logging
+import re
+
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
-from ding_like.config import ConfigError, deep_merge_defaults
+from ding_like.config import CfgDict, ConfigError, deep_merge_defaults
 from ding_like.data import ArrayDict, torchify, tree_map
+from ding_like.entry.checks import check_spaces
 from ding_like.envs.env_manager.vector_env_manager import VectorEnvManager
 from ding_like.policy.a2c import A2CPolicy
 from ding_like.policy.interface import Interface
 from ding_like.policy.ppo import PPOPolicy
+from ding_like.rl_utils.distribution import make_distribution
 from ding_like.rl_utils.gae import gae_advantage
 from ding_like.worker import Rollout, SampleCollector
-from tests.helpers import make_collector, make_policy, policy_config
+from tests.helpers import make_collector, make_manager, make_policy, policy_config
 from tests.worker.test_sample_collector import Diary
 
 
@@ -49,6 +56,91 @@ def test_the_ratio_is_one_in_every_minibatch_before_the_first_update_of_a_rollou
             np.testing.assert_allclose((log_prob - flat["log_prob"]).exp().numpy(), 1.0, atol=2e-6)
         for data in batches:
             pi.learn_mode.forward(data)
+
+
+class Wanders(gymnasium.Env):
+    """Random observations of any space; episodes of these lengths in turn, every second one truncated."""
+
+    def __init__(self, obs, action, lengths, seed):
+        self.observation_space, self.action_space = obs, action
+        self.observation_space.seed(seed)
+        self.lengths, self.episode = lengths, -1
+
+    def reset(self, *, seed=None, options=None):
+        self.episode, self.t = self.episode + 1, 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.t += 1
+        end = self.t == self.lengths[self.episode % len(self.lengths)]
+        late = bool(self.episode % 2)
+        return self.observation_space.sample(), 1.0, end and not late, end and late, {}
+
+
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+OBSERVATIONS = {
+    "vector": VECTOR,
+    "dict": spaces.Dict({"x": VECTOR, "kind": spaces.Discrete(4), "cam": spaces.Box(0, 255, (8, 8, 1), np.uint8)}),
+}
+ACTIONS = {
+    "discrete": spaces.Discrete(3),
+    "multi_discrete": spaces.MultiDiscrete([2, 3]),
+    "continuous": spaces.Box(-2, 2, (2,), np.float32),
+}
+
+
+@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("obs", OBSERVATIONS)
+@pytest.mark.parametrize("action", ACTIONS)
+def test_the_ratio_is_one_for_every_kind_of_action_and_observation(action, obs, share):
+    torch.manual_seed(0)
+    both = [Wanders(OBSERVATIONS[obs], ACTIONS[action], lengths, b) for b, lengths in enumerate([[3, 14, 2], [40]])]
+    net = dict(encoder_hidden_size_list=[8, 8], lstm_type="hpc", share_encoder=share, num_layers=2)
+    section = policy_config(PPOPolicy, type="ppo", model=net, learn_unroll_len=13, learn=dict(learning_rate=0.05))
+    cfg = CfgDict(policy=section, env=dict(type="wanders"))
+    manager = make_manager(*both)
+    pi = PPOPolicy(cfg.policy, shapes=check_spaces(cfg, PPOPolicy, manager))
+    collect_cfg = deep_merge_defaults(pi._cfg.collect, {"n_sample": 4})
+    collector, store, kl = SampleCollector(collect_cfg, manager, pi.collect_mode), Rollout(), 0.0
+    for _ in range(3):
+        collector.collect(store.push)
+        batches = [minibatch(batch) for batch in store.batches(2, 2)]
+        for data in batches:
+            with torch.no_grad():
+                output, flat = pi._evaluated(data)
+            log_prob = make_distribution(output["logit"], action).log_prob(flat["action"])
+            np.testing.assert_allclose((log_prob - flat["log_prob"]).exp().numpy(), 1.0, atol=2e-5)
+            np.testing.assert_allclose(output["value"].numpy(), flat["value"].numpy(), atol=2e-5)
+        for data in batches:
+            kl = float(pi.learn_mode.forward(data)["approx_kl"])
+    assert kl > 1e-4  # the weights did move
+
+
+@pytest.mark.parametrize(
+    ("over", "told"),
+    [
+        (
+            {},
+            "n_sample is 1024, its default, .*is 4096 env steps, a minibatch of policy.learn.batch_size=64 is 256",
+        ),
+        (dict(collect=dict(n_sample=16)), None),
+        (dict(collect=dict(n_step=512)), None),
+    ],
+)
+def test_a_rollout_of_the_size_meant_for_steps_is_told(over, told, caplog):
+    with caplog.at_level(logging.WARNING, logger="ding_like"):
+        policy(**over)
+        policy(**over)
+    found = [record.getMessage() for record in caplog.records if "segments" in record.getMessage()]
+    assert len(found) == bool(told)
+    if told:
+        assert re.search(told, found[0])
+
+
+def test_a_feed_forward_network_is_told_nothing_of_segments(caplog):
+    make_policy(PPOPolicy, obs_shape=3, action_shape=3)
+    assert not caplog.records
 
 
 def recomputed(pi, block, first_state):
@@ -158,6 +250,21 @@ def test_a_feed_forward_network_trains_as_before():
     pi = make_policy(PPOPolicy, obs_shape=3, action_shape=3)
     items = make_collector(pi, *envs(), n_sample=6).collect()
     assert items["obs"].shape == (6, 3) and "cut" not in items and "prev_state" not in items
+
+
+def test_another_number_of_observations_than_before_is_told_to_reset_the_policy():
+    pi = policy(obs_shape=3)
+    space = {"kind": "Box", "shape": [3], "dtype": "float32"}
+    pi.interface = Interface({"obs": space, "action": {"kind": "Discrete", "n": 3, "dtype": "int64", "start": 0}})
+    obs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    pi.act(obs[:3], batched=True)
+    for rows in (2, 5):
+        with pytest.raises(ValueError, match=rf"obs has {rows} rows and the step before had 3: .* policy.reset\(\)"):
+            pi.act(obs[:rows], batched=True)
+    with pytest.raises(ValueError, match="obs has 1 rows and the step before had 3"):
+        pi.act(obs[0])
+    pi.reset()
+    assert pi.act(obs, batched=True).shape == (5,)
 
 
 def test_act_remembers_until_reset_and_leaves_evaluation_as_it_is():

@@ -171,7 +171,7 @@ BURNIN, SPAN, NSTEP = 3, 4, 2
 
 def policy_of(online, target, **over):
     settings = dict(nstep=NSTEP, burnin_step=BURNIN, learn_unroll_len=SPAN + NSTEP, discount_factor=GAMMA)
-    learn = {"optimizer": "sgd", "learning_rate": 1.0, "value_rescale": False, **over.pop("learn", {})}
+    learn = {"loss": "huber", "optimizer": "sgd", "learning_rate": 1.0, "value_rescale": False, **over.pop("learn", {})}
     policy = make_policy(R2D2Policy, obs_shape=2, action_shape=3, model=online, learn=learn, **settings, **over)
     policy._target_model.update(target, direct=True)
     return policy

@@ -59,9 +59,19 @@ def test_window_rules_of_the_guide(length, unroll_len, last_fn_type, wanted):
         assert len(sample["reward"] if isinstance(sample, dict) else sample) == len(wanted)
 
 
-def test_unroll_of_one_returns_the_data_itself():
+def test_unroll_of_one_returns_the_steps_in_their_own_form_with_null_and_mask():
     data = steps(3)
-    assert get_train_sample(data, 1) is data
+    assert get_train_sample(data, 1) == [{**step, "null": False, "mask": 1.0} for step in data]
+    assert "null" not in data[0]
+    for data in (arrays([0, 1, 0]), tree_map(torch.from_numpy, arrays([0, 1, 0])), arrays([[0, 1], [0, 0]])):
+        out = get_train_sample(data, 1)
+        assert list(out) == [*data, "null", "mask"] and out["obs"] is data["obs"] and "null" not in data
+        assert not out["null"].any() and (out["mask"] == 1).all() and out["mask"].shape == data["reward"].shape
+        assert type(out["null"]) is type(out["mask"]) is type(data["reward"])
+    link = RowLink(np.arange(3.0)[:, None], np.array([1]), np.array([9.0]), 1)
+    fields = {k: v for k, v in arrays([[0], [1]]).items() if k != "next_obs"}
+    block = get_train_sample(Block({**fields, "mask": np.array([[1], [0]], np.float32)}, 2, link), 1)
+    assert isinstance(block, Block) and block.link is link and block["null"].tolist() == [[False], [True]]
 
 
 def test_a_null_step_in_a_list_copies_the_last_and_carries_its_next_obs():
@@ -85,7 +95,14 @@ def test_nested_observations_become_lists_and_states_stay_whole():
     data = [dict(obs={"a": t, "b": {"c": -t}}, prev_state={"h": t}, reward=0.0, done=False) for t in range(2)]
     (window,) = get_train_sample(data, 2)
     assert window["obs"] == {"a": [0, 1], "b": {"c": [0, -1]}}
-    assert window["prev_state"] == [{"h": 0}, {"h": 1}]
+    assert window["prev_state"] == [{"h": 0}]  # of the first slot, as in arrays
+
+
+@pytest.mark.parametrize("state", [None, {"h": np.zeros(2)}, (0, 1)])
+@pytest.mark.parametrize("length", [1, 3, 6])
+def test_a_window_keeps_the_state_of_its_first_slot_alone_whatever_it_is(state, length):
+    for window in get_train_sample([{**step, "prev_state": state} for step in steps(length)], 4):
+        assert len(window["obs"]) == 4 and window["prev_state"] == [state]
 
 
 def test_a_step_without_a_field_of_the_others_is_named():
@@ -93,6 +110,44 @@ def test_a_step_without_a_field_of_the_others_is_named():
     del data[2]["action"]
     with pytest.raises(KeyError, match="step 2 has no 'action'"):
         get_train_sample(data, 3)
+
+
+ENDS_EARLY = {
+    "done": [False, True, False, False],
+    "terminated": [False, False, True, True],
+    "truncated": [np.False_, np.True_, np.False_, np.False_],
+}
+
+
+@pytest.mark.parametrize("flag", ENDS_EARLY)
+@pytest.mark.parametrize("kind", [lambda x: x, torch.tensor, lambda x: np.array([x])])
+def test_a_list_that_goes_on_after_an_end_is_refused(flag, kind):
+    """No window of a list crosses an episode's end either."""
+    data = [{**step, flag: kind(set_)} for step, set_ in zip(steps(4), ENDS_EARLY[flag])]
+    at = ENDS_EARLY[flag].index(True)
+    with pytest.raises(ValueError, match=f"step {at} of 4 has {flag}=True; wanted the steps of one episode"):
+        get_train_sample(data, 3)
+    assert len(get_train_sample(data, 1)) == 4
+
+
+@given(st.integers(1, 8), st.integers(1, 4), st.sampled_from(["terminated", "truncated"]))
+def test_lists_of_one_episode_are_served_before_and_after_the_nstep_return(length, nstep, how):
+    data = [{**step, "done": t == length, how: t == length} for t, step in enumerate(steps(length), 1)]
+    plain = numbers(get_train_sample(data, 3))
+    assert numbers(get_train_sample(get_nstep_return_data(data, nstep), 3)) == plain
+
+
+def test_data_that_no_window_can_be_made_of_is_named():
+    with pytest.raises(KeyError, match=r"the data has no field 'reward', only \['obs', 'done'\]"):
+        get_train_sample([dict(obs=1, done=False)] * 3, 4)
+    with pytest.raises(KeyError, match=r"the data has no field 'reward', only \['obs', 'done'\]"):
+        get_train_sample(ArrayDict(obs=np.zeros((3, 2)), done=np.zeros(3, bool)), 4)
+    for unroll_len in (1, 4):
+        with pytest.raises(TypeError, match="step 0 of the trajectory is a list; wanted a dictionary of its fields"):
+            get_train_sample([steps(2), steps(2)], unroll_len)
+    for name, value in dict(unroll_len=4.0, burnin=1.5, stride="2", tail=True).items():
+        with pytest.raises(TypeError, match=f"{name} is {value!r}; wanted a whole number of steps"):
+            get_train_sample(steps(3), **{"unroll_len": 4, name: value})
 
 
 def test_null_slots_of_arrays():
@@ -201,6 +256,43 @@ def test_windows_of_a_block_without_next_obs(n):
     out = get_train_sample(block, 3)
     assert numbers(out) == [[1, 2, NULL], [3, 4, NULL]]
     assert out["obs"].tolist() == [[1, 2, 2], [3, 4, 4]]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=4), min_size=1, max_size=3),
+    st.integers(1, 3),
+    st.integers(1, 5),
+    st.integers(0, 2),
+    st.sampled_from(["last", "null_padding", "drop"]),
+)
+def test_windows_of_a_block_with_rows_that_are_no_step_are_those_of_its_episodes(lengths, n, unroll, burnin, kind):
+    """Envs that reset in the step after an end: that row shows the final observation, and is none."""
+    rows, columns = max(sum(c) + len(c) for c in lengths), len(lengths)
+    x = np.arange(1, rows * columns + 1).reshape(rows, columns)
+    obs = np.concatenate([x, x[-1:] + columns]) * 1.0
+    mask, ends = np.zeros((rows, columns), np.float32), np.zeros((rows, columns), bool)
+    wanted, cut = [], dict(unroll_len=unroll, burnin=burnin, last_fn_type=kind)
+    for b, column in enumerate(lengths):
+        t = 0
+        for length in column:
+            at, stop = slice(t, t + length), t + length
+            mask[at, b], ends[stop - 1, b] = 1, True
+            one = arrays([0] * (length - 1) + [1], x[at, b])
+            one["next_obs"] = obs[t + 1 : stop + 1, b]
+            made = get_train_sample(get_nstep_return_data(one, n, gamma=0.5), **cut)
+            wanted += [made] if unroll + burnin > 1 and len(made["obs"]) else []
+            t = stop + 1
+    reward = np.where(mask > 0, x * 1.0, np.nan)
+    fields = dict(obs=obs[:-1], action=x, reward=reward, done=ends, terminated=ends.copy(), mask=mask)
+    block = Block(fields, rows, RowLink(obs, np.empty(0, np.int64), None, columns))
+    got = get_train_sample(get_nstep_return_data(block, n, gamma=0.5), **cut)
+    if unroll + burnin == 1:
+        np.testing.assert_array_equal(got["null"], mask == 0)
+        return
+    for name in ("obs", "action", "reward", "null", "mask", "terminated"):
+        parts = [made[name] for made in wanted]
+        np.testing.assert_array_equal(got[name], np.concatenate(parts) if parts else got[name][:0])
 
 
 @settings(max_examples=100, deadline=None)

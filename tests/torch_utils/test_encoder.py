@@ -178,3 +178,24 @@ def test_any_key_may_name_a_part_of_a_dict(key):
 
 def test_vector_without_hidden_layers_still_has_an_output():
     assert isinstance(make_encoder(4, [8]), VectorEncoder) and make_encoder(4, [8]).output_size == 8
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    "spec", [3, [2, 2], [1, 8, 8], {"@one_hot": [4]}, {"a": 3, "b": {"@one_hot": [2, 3]}, "c": [8, 8, 1]}]
+)
+def test_features_have_the_type_of_the_networks_parameters(spec, dtype):
+    encoder = make_encoder(spec, [4, 5]).to(dtype)
+
+    def example(spec, kind):
+        if isinstance(spec, dict) and "@one_hot" in spec:
+            return torch.ones(2, len(spec["@one_hot"]), dtype=torch.int64).squeeze(-1)
+        if isinstance(spec, dict):
+            return {key: example(sub, kind) for key, sub in spec.items()}
+        return torch.ones(2, *(spec if isinstance(spec, list) else [spec])).to(kind)
+
+    for kind in (torch.float32, torch.float64, torch.uint8):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert encoder(example(spec, kind)).dtype == dtype
+    assert all("like" not in name for name in encoder.state_dict())

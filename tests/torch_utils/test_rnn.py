@@ -510,3 +510,13 @@ def test_sequence_mask():
     assert sequence_mask([1]).dtype == torch.bool
     with pytest.raises(ValueError, match=r"lengths has shape \(1, 2\); wanted a vector"):
         sequence_mask([[1, 2]])
+
+
+@pytest.mark.parametrize("kind", ["normal", "hpc", "pytorch", "gru"])
+def test_settings_that_are_no_sizes_and_unknown_norms_are_named_for_every_type(kind):
+    for name, value in dict(input_size="3", hidden_size=4.5, num_layers="2").items():
+        with pytest.raises(TypeError, match=f"{name} is {value!r}; wanted a whole number of at least 1"):
+            get_lstm(kind, **{"input_size": 3, "hidden_size": 4, name: value})
+    with pytest.raises(ValueError, match="norm_type is 'BN'; wanted None or 'LN'"):
+        get_lstm(kind, 3, 4, norm_type="BN")
+    assert get_lstm(kind, np.int64(3), 4, norm_type=None).hidden_size == 4

@@ -9,7 +9,7 @@ import torch
 from ding_like.config import CfgDict, ConfigError, deep_merge_defaults
 from ding_like.entry.checks import check_hooks
 from ding_like.utils import HOOK_REGISTRY
-from ding_like.worker import Learner
+from ding_like.worker import Learner, LearnerHook
 
 
 class Mode:
@@ -43,7 +43,7 @@ class Run:
         self.learner, self.folder, self.result = learner, folder, {}
         self.evaluated, self.saved, self.reasons = [], [], []
 
-    def evaluate(self):
+    def evaluate(self, wait=True):
         self.evaluated.append((self.learner.train_iter, self.learner.envstep))
 
     def save(self, name):
@@ -342,6 +342,41 @@ def test_a_wrong_argument_is_named_by_the_learner_and_by_the_check_of_a_config(e
     for build in (lambda: learner(entry), lambda: check_hooks(cfg)):
         with pytest.raises(ConfigError, match=message):
             build()
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (
+            dict(type="evaluation", frq=5),
+            r"policy\.learn\.learner\.hooks\[1\]: hook 'evaluation': it has no argument 'frq'\. Did you mean 'freq'\? "
+            "It takes freq, unit",
+        ),
+        (dict(type="evaluation"), r"hooks\[1\]: hook 'evaluation': missing a required argument: 'freq'; it takes freq"),
+        (
+            dict(type="without_arguments", x=1),
+            r"hooks\[1\]: hook 'without_arguments': got the arguments \['x'\], wanted no",
+        ),
+    ],
+)
+def test_an_argument_that_a_hook_does_not_take_is_named_with_the_nearest(entry, message):
+    HOOK_REGISTRY.register("without_arguments", LearnerHook)
+    cfg = CfgDict(policy=dict(learn=dict(learner=dict(hooks=[dict(type="evaluation", freq=1), entry]))))
+    with pytest.raises(ConfigError, match=message):
+        check_hooks(cfg)
+
+
+def test_a_module_of_a_hook_that_cannot_be_imported_is_named_with_its_place(tmp_path, monkeypatch):
+    (tmp_path / "hook_that_needs_more.py").write_text("import no_such_package\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for module, says in (
+        ("no_such_hooks", "import_names entry 'no_such_hooks' is not"),
+        ("hook_that_needs_more", "No mod"),
+    ):
+        entry = dict(type="evaluation", freq=1, import_names=[module])
+        cfg = CfgDict(policy=dict(learn=dict(learner=dict(hooks=[entry]))))
+        with pytest.raises(ImportError, match=rf"policy\.learn\.learner\.hooks\[0\]: {says}"):
+            check_hooks(cfg)
 
 
 def test_a_second_schedule_of_the_rate_is_a_conflict():

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from ding_like.config import CfgDict, deep_merge_defaults
-from ding_like.data import Block, Infos
+from ding_like.data import Infos
 from ding_like.envs.base_env import EnvTimestep
 from ding_like.policy.dqn import DQNPolicy
 from ding_like.policy.ppo import PPOPolicy
-from ding_like.rl_utils.adder import get_train_sample
 from ding_like.worker import Replay, Rollout, SampleCollector
 from tests.helpers import Constant, make_policy
 from tests.policy.test_actor_critic import LinearV
@@ -174,9 +173,3 @@ def test_targets_at_ends_are_those_of_the_true_next_observation(n_sample):
         for obs, _, reward, after, terminated, _ in env.steps
     ]
     assert rows(found) == rows(wanted)
-
-
-def test_windows_over_such_rows_are_refused():
-    block = Block(dict(reward=np.ones((4, 2)), done=np.zeros((4, 2), bool), mask=np.ones((4, 2), np.float32)), 4)
-    with pytest.raises(ValueError, match="rows that are no transition"):
-        get_train_sample(block, 2)

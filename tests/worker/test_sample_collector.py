@@ -340,7 +340,7 @@ def test_so_many_env_steps_are_collected_and_every_item_comes_once(steps, nstep)
     assert collector.envstep == 3 * -(-steps // 3)
     collector.collect(push)
     rows = np.concatenate([table(items) for items in got])
-    wanted = [item for env in collector._env._envs for item in env.unwrapped.items(nstep)]
+    wanted = [item for env in collector._rows.env._envs for item in env.unwrapped.items(nstep)]
     assert len(np.unique(rows, axis=0)) == len(rows) and len(rows) >= 6
     known = {tuple(np.round(w, 4)) for w in wanted}
     assert {tuple(np.round(r, 4)) for r in rows} <= known

@@ -287,7 +287,7 @@ def test_where_envs_start_anew_open_trajectories_end_truncated():
     collector = collector_of(first, [Diary(0, [50]), Diary(1, [3, 6])], 6)
     collector.collect(lambda items: len(items["reward"]))
     state = saved(collector)
-    state["env"], state["not_exact"] = {}, "no snapshot"
+    state["env"] = {"env": None, "not_exact": "no snapshot"}
     second = whole()
     resumed = collector_of(second, [Diary(2, [9]), Diary(3, [9])], 6)
     resumed.load_state_dict(state)

@@ -74,10 +74,20 @@ def test_config_and_all_that_is_logged_go_there_at_their_env_steps(service, tmp_
     )  # fmt: skip
     assert type(wandb.options["config"]) is dict
     assert wandb.rows == [
-        (0, {"eval/eval_value": 9.5, "train_iter": 0}),
-        (64, {"learner/total_loss": 0.5, "learner/name": "a", "train_iter": 10}),
+        (0, {"eval/eval_value": 9.5, "envstep": 0, "train_iter": 0}),
+        (64, {"learner/total_loss": 0.5, "learner/name": "a", "envstep": 64, "train_iter": 10}),
     ]
     assert wandb.finished == 1
+
+
+def test_an_evaluation_that_comes_late_is_not_dropped_there(service, tmp_path):
+    """W&B wants steps that do not fall."""
+    wandb, made = service(), learner(tmp_path)
+    with Logger(tmp_path, tensorboard=False, console=False) as made.logger:
+        made.call_hook("before_run")
+        made.logger.log({"total_loss": 0.5}, 64, 10, "learner")
+        made.logger.log({"eval_value": 9.5}, 32, 5, "eval")
+    assert wandb.rows[1] == (64, {"eval/eval_value": 9.5, "envstep": 32, "train_iter": 5})
 
 
 def test_a_run_that_fails_is_finished_there_too(service, tmp_path):

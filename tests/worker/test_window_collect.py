@@ -270,9 +270,8 @@ def test_collecting_goes_on_from_its_state():
                 again = Windows(recurrent(), made.envs, 5)
                 again.policy.load_run_state_dict(made.policy.run_state_dict())
                 again.parts, state = made.parts, made.collector.state_dict()
-                again.collector._env = made.collector._env
-                state["env"], state["not_exact"] = {}, None
-                again.collector._env.launch = lambda seed: None
+                again.collector._rows.env = made.collector._rows.env
+                again.collector._rows.load_state_dict = lambda state, seed: None  # they are the very envs
                 again.collector.load_state_dict(state)
                 made = again
             made.collect()
@@ -289,7 +288,7 @@ def test_where_envs_start_anew_no_window_crosses_the_cut():
     envs = [Diary(b + 10, [9]) for b in range(3)]
     second = Windows(recurrent(), envs, 5)
     second.policy.load_run_state_dict(first.policy.run_state_dict())
-    state["env"], state["not_exact"] = {}, "no snapshot"
+    state["env"] = {"env": None, "not_exact": "no snapshot"}
     second.collector.load_state_dict(state)
     for _ in range(4):
         second.collect()

@@ -10,8 +10,9 @@ import numpy as np
 from gymnasium import spaces
 
 from ding_like.data import Infos, tree_index, tree_map, tree_write
-from ding_like.envs.adapter import EnvAdapter, env_name, wrap_env
+from ding_like.envs.adapter import EnvAdapter, env_name, reset_parts, step_mistake, wrap_env
 from ding_like.envs.base_env import EnvError, EnvTimestep, episode_entry
+from ding_like.envs.env_manager.checks import check_columns, check_not_waiting, checked_actions, compare_spaces
 from ding_like.envs.snapshot import NoSnapshot, restore, taken
 from ding_like.envs.spaces import LeafBatch, obs_batch
 from ding_like.utils import ENV_MANAGER_REGISTRY
@@ -32,9 +33,12 @@ class BaseEnvManager:
             the true next observation either way.
         seed_every_episode: seed the k-th reset of a column by `episode_seed(seed, role, column, k)`; without
             it only the first reset is seeded and the env's own generator goes on.
+        first_column: what the first column is called in seeds, messages and `finished`: a worker process holds some of
+            the columns. Arguments of methods count from 0.
 
     Attributes:
         ready_obs: tree `[B, ...]` to act on next; the last `timestep.obs` itself when nothing was reset.
+        empty_obs: `empty_obs(n)`, where the observations of a step of n columns are written.
         finished: episodes ended since `take_finished`: dicts of `column, length, return_, return_raw, info`.
         not_exact: why the last `load_state_dict` had to start new episodes, else None.
 
@@ -51,11 +55,12 @@ class BaseEnvManager:
         role: str = "collect",
         auto_reset: bool = True,
         seed_every_episode: bool = False,
+        first_column: int = 0,
     ) -> None:
         if not env_fns:
             raise ValueError("env_fns is empty; wanted one env factory for each column")
         self.role, self.auto_reset, self.seed_every_episode = role, auto_reset, seed_every_episode
-        self.env_num = len(env_fns)
+        self.env_num, self.first_column = len(env_fns), first_column
         self.finished: list[dict] = []
         self.ready_obs: Any = None
         self.not_exact: str | None = None
@@ -74,6 +79,7 @@ class BaseEnvManager:
         self.action_space = self._envs[0].action_space
         self._action_shape = self.action_space.shape
         self._discrete = isinstance(self.action_space, spaces.Discrete)
+        self.empty_obs: Callable[[int], Any] = self._obs.empty
         self._steps = [env.step for env in self._envs]
 
     def _make(self, env_fns: Sequence[Callable[[], Any]]) -> None:
@@ -91,19 +97,14 @@ class BaseEnvManager:
             raise
 
     def _compare_spaces(self, b: int) -> None:
-        mine = _innermost(self._envs[b])
+        mine, column = _innermost(self._envs[b]), self.first_column + b
         if any(_innermost(env) is mine for env in self._envs[:b]):
             raise EnvError(
-                f"env column {b} ({self._names[b]}) is the very object of an earlier column; the factory must make a "
-                "new env at each call"
+                f"env column {column} ({self._names[b]}) is the very object of an earlier column; the factory must "
+                "make a new env at each call"
             )
-        for kind in ("observation_space", "action_space"):
-            first, other = getattr(self._envs[0], kind), getattr(self._envs[b], kind)
-            if first != other:
-                raise EnvError(
-                    f"env column {b} ({self._names[b]}) has the {kind} {other}, column 0 ({self._names[0]}) "
-                    f"has {first}; all columns of a manager need the same spaces"
-                )
+        first, other = ((env.observation_space, env.action_space) for env in (self._envs[0], self._envs[b]))
+        compare_spaces((column, self._names[b], *other), (self.first_column, self._names[0], *first))
 
     def launch(self, seed: int) -> Any:
         """Reset every column with the seed of its episode 0; returns `ready_obs`."""
@@ -127,10 +128,10 @@ class BaseEnvManager:
             episode = self._resets[b]
             seed = None if seeds is None else seeds[b]
             if seeds is None and (episode == 0 or self.seed_every_episode):
-                seed = episode_seed(self._seed, self.role, b, episode)
+                seed = episode_seed(self._seed, self.role, self.first_column + b, episode)
             self._lengths[b] = 0
             try:
-                obs, _ = self._envs[b].reset(seed=seed)
+                obs, _ = reset_parts(self._envs[b].reset(seed=seed))
                 self._obs.check(obs)
             except Exception as err:
                 raise self._error(b, "reset()", err) from err
@@ -177,22 +178,23 @@ class BaseEnvManager:
     def _step_all(self, columns: Sequence[int], actions: Sequence) -> tuple[Any, list, list, list, list]:
         """Step env by env. An observation is copied before the next env runs: envs may share their arrays."""
         n = len(columns)
-        obs = self._obs.empty(n)
+        obs = self.empty_obs(n)
         rewards: list[Any] = [None] * n
         terminated, truncated, infos = rewards.copy(), rewards.copy(), rewards.copy()
         write, array = self._obs.write, np.ndarray
         shape, dtype = (self._obs.shape, self._obs.kind_dtype) if isinstance(self._obs, LeafBatch) else (None, None)
         steps = self._steps if columns is self._columns else [self._steps[b] for b in columns]
         j = 0
+        result: Any = (None,) * 5  # what the last step returned
         try:
             for j, step in enumerate(steps):
-                o, rewards[j], terminated[j], truncated[j], infos[j] = step(actions[j])
+                result = o, rewards[j], terminated[j], truncated[j], infos[j] = step(actions[j])
                 if type(o) is array and o.dtype is dtype and o.shape == shape:
                     obs[j] = o  # `write` without the call
                 else:
                     write(obs, j, o)
         except Exception as err:
-            raise self._error(columns[j], f"step({actions[j]!r})", err) from err
+            raise self._error(columns[j], f"step({actions[j]!r})", step_mistake(result) or err) from err
         return obs, rewards, terminated, truncated, infos
 
     def _action_rows(self, action: Any, n: int) -> Sequence:
@@ -200,12 +202,7 @@ class BaseEnvManager:
         shape = self._action_shape
         if shape is None:
             return [tree_index(action, j) for j in range(n)]
-        action = np.asarray(action)
-        if action.shape != (n, *shape):
-            raise ValueError(
-                f"actions have shape {action.shape}; wanted {(n, *shape)}: {n} columns of the action space "
-                f"{self.action_space}"
-            )
+        action = checked_actions(action, n, self.action_space)
         return action.tolist() if self._discrete else list(np.array(action, self.action_space.dtype))
 
     def _end(self, columns: Sequence[int], done: np.ndarray, infos: list) -> None:
@@ -223,7 +220,7 @@ class BaseEnvManager:
         if not isinstance(info, dict):
             raise self._error(b, "step()", TypeError(f"info is a {type(info).__name__}; wanted a dict"))
         try:
-            return episode_entry(b, self._lengths[b], self._returns[b], info)
+            return episode_entry(self.first_column + b, self._lengths[b], self._returns[b], info)
         except (TypeError, ValueError) as err:
             raise self._error(b, "reading the return in its info", err) from err
 
@@ -232,8 +229,11 @@ class BaseEnvManager:
         taken, self.finished = self.finished, []
         return taken
 
-    def state_dict(self) -> dict:
-        """The envs and their open episodes; `envs` is None where no snapshot can be had, `not_exact` then says why."""
+    def state_dict(self, apart: bool = False) -> dict:
+        """The envs and their open episodes; `envs` is None where no snapshot can be had, `not_exact` then says why.
+
+        With `apart` it is a list of snapshots, one for each column, and what the envs share with each other is lost.
+        """
         return {
             "seed": self._seed,
             "restarts": self._restarts,
@@ -243,7 +243,7 @@ class BaseEnvManager:
             "lengths": self._lengths,
             "waiting": sorted(self._waiting),
             "ready_obs": self.ready_obs,
-            **taken(self._envs),
+            **(_taken_apart(self._envs) if apart else taken(self._envs)),
         }
 
     def load_state_dict(self, state: dict) -> None:
@@ -252,8 +252,12 @@ class BaseEnvManager:
 
         Raises ValueError for another number of columns.
         """
-        if len(state["resets"]) != self.env_num:
-            raise ValueError(f"the saved run has {len(state['resets'])} env columns, this one {self.env_num}")
+        if self.go_on(state) is not None and self._running:
+            self.begin_anew(self._seed, self._restarts + 1)
+
+    def go_on(self, state: dict) -> str | None:
+        """Go on where `state_dict` was taken; returns `not_exact`: why the envs cannot (they are left as they are)."""
+        check_columns(len(state["resets"]), self.env_num)
         self._seed, self._restarts, self._running = state["seed"], state["restarts"], state["running"]
         self._resets, self._waiting = list(state["resets"]), set(state["waiting"])
         self._returns[:], self._lengths[:] = state["returns"], state["lengths"]
@@ -261,15 +265,27 @@ class BaseEnvManager:
         self.not_exact = state["not_exact"]
         if state["envs"] is not None:
             try:
-                self._envs = restore(self._envs, state["envs"])
+                self._envs = self._restored(state["envs"])
                 self._steps = [env.step for env in self._envs]
             except NoSnapshot as err:
                 self.not_exact = str(err)
-        if self.not_exact is not None and self._running:
-            self._restarts += 1
-            seeds = [episode_seed(self._seed, f"{self.role}/restart", b, self._restarts) for b in self._columns]
-            self.ready_obs = _copy(self.ready_obs)
-            self._reset_into(self.ready_obs, self._columns, seeds)
+        return self.not_exact
+
+    def _restored(self, envs: Any) -> list[gymnasium.Env]:
+        if isinstance(envs, list):
+            return [restore([env], one)[0] for env, one in zip(self._envs, envs, strict=True)]
+        return restore(self._envs, envs)
+
+    def begin_anew(self, seed: int, restarts: int) -> Any:
+        """Start a new episode in every column, with seeds that no other number of `restarts` gives; returns
+        `ready_obs`.
+        """
+        self._seed, self._restarts, self._running = seed, restarts, not self._closed
+        role = f"{self.role}/restart"
+        seeds = [episode_seed(seed, role, self.first_column + b, restarts) for b in self._columns]
+        self.ready_obs = self._obs.empty(self.env_num)
+        self._reset_into(self.ready_obs, self._columns, seeds)
+        return self.ready_obs
 
     def close(self) -> None:
         """Close every env, also when one of them raises; the first error is raised at the end. Idempotent."""
@@ -290,9 +306,7 @@ class BaseEnvManager:
             raise EnvError("the env manager is closed; make a new one")
         if not self._running:
             raise EnvError("the env manager has no running episodes; call launch(seed) first")
-        waiting = sorted(self._waiting if columns is None else self._waiting.intersection(int(b) for b in columns))
-        if waiting:
-            raise EnvError(f"the episodes of columns {waiting} have ended; call reset({waiting}) or leave them out")
+        check_not_waiting(self._waiting, columns)
 
     def _reward(self, columns: Sequence[int], rewards: list) -> np.ndarray:
         """The rewards as numbers `[b]`. Raises EnvError naming the column of one that is none."""
@@ -322,13 +336,24 @@ class BaseEnvManager:
     def _error(self, b: int, call: str, cause: Exception) -> EnvError:
         at = f" after {self._lengths[b]} steps of its episode" if self._running else ""
         return EnvError(
-            f"env '{self._names[b]}', column {b} ({self.role}): {call} raised {type(cause).__name__}{at}: {cause}"
+            f"env '{self._names[b]}', column {self.first_column + b} ({self.role}): {call} raised "
+            f"{type(cause).__name__}{at}: {cause}"
         )
 
 
 def _innermost(env: gymnasium.Env) -> Any:
     bare = env.unwrapped
     return bare.env if isinstance(bare, EnvAdapter) else bare
+
+
+def _taken_apart(envs: Sequence[gymnasium.Env]) -> dict[str, Any]:
+    """What `taken` gives, of each env alone: `envs` is a list."""
+    each = [taken([env]) for env in envs]
+    found = [one["envs"] for one in each]
+    return {
+        "envs": None if None in found else found,
+        "not_exact": next((one["not_exact"] for one in each if one["not_exact"]), None),
+    }
 
 
 def _copy(tree: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from ding_like.envs.env_wrappers.atari import EpisodicLife, FireReset, atari_preprocessing
 from ding_like.envs.env_wrappers.compose import apply_wrappers, wrapper_type
-from ding_like.envs.env_wrappers.obs import ChannelsFirst, FrameStack, SelectObs
+from ding_like.envs.env_wrappers.obs import ChannelsFirst, FrameStack, SelectObs, ShowPrevious
 from ding_like.envs.env_wrappers.reward import EpisodeStatistics, RewardClip, RewardScale
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "RewardClip",
     "RewardScale",
     "SelectObs",
+    "ShowPrevious",
     "apply_wrappers",
     "atari_preprocessing",
     "wrapper_type",

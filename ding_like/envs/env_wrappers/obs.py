@@ -9,6 +9,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from ding_like.envs.spaces import describe_space
+from ding_like.rl_utils.previous import FIELDS, OWN, PreviousStep
 from ding_like.utils import ENV_WRAPPER_REGISTRY, suggest
 
 
@@ -114,3 +116,34 @@ class SelectObs(gymnasium.ObservationWrapper):
 
     def observation(self, obs: Any) -> Any:
         return obs[self._only] if self._only is not None else {k: obs[k] for k in self._keys}
+
+
+@ENV_WRAPPER_REGISTRY.register("previous_step")
+class ShowPrevious(gymnasium.Wrapper):
+    """The observation with the action and the reward that led to it, in the form of `rl_utils.previous`.
+
+    Runs put it around all other wrappers where the network asks for it (`policy.model.use_prev_action`,
+    `use_prev_reward`); by name it may stand elsewhere among them, as beneath `reward_clip`.
+
+    Args:
+        fields: some of 'prev_action', 'prev_reward'.
+    """
+
+    def __init__(self, env: gymnasium.Env, fields: Sequence[str] = FIELDS) -> None:
+        super().__init__(env)
+        self._start = getattr(env.action_space, "start", 0)
+        self._previous = step = PreviousStep(fields, describe_space(env.action_space, bounds=True))
+        parts: dict[str, spaces.Space] = {OWN: env.observation_space}
+        for name in step.fields:
+            parts[name] = spaces.Box(-np.inf, np.inf, step.shape if name == "prev_action" else (), np.float32)
+        if "prev_action" in parts and step.dtype == np.int64:
+            parts["prev_action"] = spaces.Box(-1, step.sizes - 1, step.shape, np.int64)
+        self.observation_space = spaces.Dict(parts)
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict]:
+        obs, info = self.env.reset(**kwargs)
+        return self._previous.none(obs), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        return self._previous.after(obs, action - self._start, reward), reward, terminated, truncated, info

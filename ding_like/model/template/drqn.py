@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -12,7 +13,7 @@ from ding_like.config.checks import at_least, list_of, one_of, optional
 from ding_like.model.template.sequence import Call, Memory, previous_step
 from ding_like.torch_utils.network.encoder import make_encoder
 from ding_like.torch_utils.network.head import DiscreteHead, DuelingHead
-from ding_like.torch_utils.network.mlp import ACTIVATIONS
+from ding_like.torch_utils.network.mlp import ACTIVATIONS, numpy_ready, through_torch
 from ding_like.torch_utils.network.rnn import LSTM_TYPES
 from ding_like.utils import MODEL_REGISTRY
 
@@ -82,6 +83,10 @@ class DRQN(nn.Module):
         """The state of `batch` columns before their first step, leaves `[B, layers, H]`."""
         return self.memory.rnn.initial_state(batch)
 
+    def numpy_initial_state(self, batch: int) -> dict[str, np.ndarray]:
+        """`initial_state` for `numpy_forward`."""
+        return self.memory.rnn.numpy_initial_state(batch)
+
     def forward(
         self,
         inputs: dict[str, Any],
@@ -104,3 +109,29 @@ class DRQN(nn.Module):
         if self.res_link:
             hidden = hidden + features
         return call.output({"logit": self.head(hidden)}, state, saved)
+
+    def numpy_ready(self) -> bool:
+        """Whether acting may use `numpy_forward`: a plain MLP over a vector, float32, on the CPU.
+
+        A subclass that computes something else may not.
+        """
+        own = all(getattr(type(self), name) is getattr(DRQN, name) for name in ("forward", "initial_state"))
+        return own and all(numpy_ready(part) for part in self.children())
+
+    def numpy_forward(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """One step as `forward` with `inference=True`, in arrays; equal to it to float32 rounding.
+
+        A network whose parts have no NumPy form, or were replaced by such, runs in torch.
+        """
+        call = Call(inputs, True)
+        parts: Any = self._modules  # nn.Module's own look-up is slow
+        try:
+            features = parts["encoder"].numpy_forward(np.asarray(call.obs, np.float32))
+            hidden, state = parts["memory"].numpy_forward(features, call.state)
+            if self.res_link:
+                hidden = hidden + features
+            return {"logit": parts["head"].numpy_forward(hidden), "next_state": state}
+        except (AttributeError, RuntimeError):
+            if self.numpy_ready():  # then it is another mistake
+                raise
+            return through_torch(self, inputs, inference=True)

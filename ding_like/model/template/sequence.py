@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from ding_like.data import tree_map
+from ding_like.torch_utils.network.mlp import numpy_ready
 from ding_like.torch_utils.network.rnn import get_lstm
 
 TIMESTEPS = "saved_hidden_state_timesteps"
@@ -94,6 +96,17 @@ class Memory(nn.Module):
         trace = self.rnn.trace(features, state, call.cut, asked)
         return trace.output, trace.state, trace.saved
 
+    def numpy_ready(self) -> bool:
+        """Whether `numpy_forward` may be used: the RNN has one, and the last action and reward are no inputs."""
+        return self.previous is None and numpy_ready(self.rnn)
+
+    def numpy_forward(self, features: np.ndarray, state: Any) -> tuple[np.ndarray, Any]:
+        """One step for acting, in arrays: features `[B, F]` to `[B, H]` and the next state."""
+        if self.previous is not None:
+            raise AttributeError("numpy_forward")  # as where a part has none
+        rnn: Any = self._modules["rnn"]  # nn.Module's own look-up is slow
+        return rnn.numpy_step(features, state)
+
     def idle(self, call: Call, state: Any, columns: int) -> tuple[Any, list]:
         """The next and the saved states of a memory that the call does not ask: as it was, reset where it is cut."""
         first = self.rnn.adopt(state, columns)
@@ -175,7 +188,10 @@ def _part(state: Any, name: str, names: Sequence[str]) -> Any:
 
 def _field(inputs: dict, name: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
     if name not in inputs:
-        raise KeyError(f"the network's use_{name} is set and its inputs {list(inputs)} lack '{name}'")
+        raise KeyError(
+            f"the network's use_{name} is set and its inputs {list(inputs)} lack '{name}'; in a run the config's "
+            f"policy.model.use_{name}=True makes the envs show it"
+        )
     value = torch.as_tensor(inputs[name], device=like.device)
     if tuple(value.shape) != shape:
         raise ValueError(f"{name} has shape {list(value.shape)}; wanted {list(shape)}")

@@ -179,6 +179,11 @@ class VAC(nn.Module):
         states = [getattr(self, name).rnn.initial_state(batch) for name in self._memories]
         return states[0] if self.share_encoder else dict(zip(PARTS, states))
 
+    def numpy_initial_state(self, batch: int) -> Any:
+        """`initial_state` for `numpy_forward`."""
+        states = [getattr(self, name).rnn.numpy_initial_state(batch) for name in self._memories]
+        return states[0] if self.share_encoder else dict(zip(PARTS, states))
+
     def forward(
         self,
         x: Any,
@@ -243,23 +248,26 @@ class VAC(nn.Module):
 
     def numpy_ready(self) -> bool:
         """Whether acting may use `numpy_forward`: plain MLPs over a vector, float32, on the CPU."""
-        own = type(self).forward is VAC.forward  # a subclass may compute something else
+        names = "forward", "initial_state", "_initial_state"
+        own = all(getattr(type(self), name) is getattr(VAC, name) for name in names)  # a subclass may do something else
         return own and all(numpy_ready(part) for part in self.children())
 
-    def numpy_forward(self, x: np.ndarray, mode: str = "compute_actor_critic") -> dict[str, Any]:
+    def numpy_forward(self, x: Any, mode: str = "compute_actor_critic") -> dict[str, Any]:
         """As `forward` for `[B, obs]`, on NumPy views of the parameters; equal to it to float32 rounding.
 
-        A network whose parts were replaced by others without a NumPy forward runs in torch. A recurrent one has none.
+        A recurrent network takes `{'obs': ..., 'prev_state': ...}` for one step. One whose parts have no NumPy form, or
+        were replaced by such, runs in torch.
         """
         with_actor, with_critic = _asked(mode)
-        if self._memories:
-            raise TypeError("a recurrent network has no NumPy forward; call it with {'obs': ..., 'prev_state': ...}")
-        if x.dtype != np.float32:
-            x = x.astype(np.float32)
+        call = Call(x, True) if self._memories else None
         parts: Any = self._modules  # nn.Module's own look-up is slow
         own, other = self._encoders
         output, features = {}, None
         try:
+            if call is not None:
+                return self._numpy_step(call, with_actor, with_critic)
+            if x.dtype != np.float32:
+                x = x.astype(np.float32)
             if with_actor:
                 features = parts[own].numpy_forward(x)
                 output["logit"] = parts["actor_head"].numpy_forward(features)
@@ -267,10 +275,35 @@ class VAC(nn.Module):
                 if features is None or own != other:
                     features = parts[other].numpy_forward(x)
                 output["value"] = parts["critic_head"].numpy_forward(features)
-        except AttributeError:
+        except (AttributeError, RuntimeError):
             if self.numpy_ready():  # then it is another mistake
                 raise
-            return through_torch(self, x, mode=mode)
+            return through_torch(self, x, mode=mode, **({} if call is None else {"inference": True}))
+        return output
+
+    def _numpy_step(self, call: Call, *asked: bool) -> dict[str, Any]:
+        parts: Any = self._modules
+        obs = np.asarray(call.obs, np.float32)
+        states, hidden = dict[str, Any](), dict[str, Any]()
+        if self.share_encoder:
+            features = parts["encoder"].numpy_forward(obs)
+            hidden["actor"], state = parts["memory"].numpy_forward(features, call.state)
+            hidden["critic"] = hidden["actor"]
+        else:
+            for part, encoder, memory, wanted in zip(PARTS, self._encoders, self._memories, asked):
+                state = call.part(part, PARTS)
+                if wanted:
+                    features = parts[encoder].numpy_forward(obs)
+                    hidden[part], state = parts[memory].numpy_forward(features, state)
+                elif state is None:
+                    state = parts[memory].rnn.numpy_initial_state(len(obs))
+                states[part] = state
+            state = states
+        output: dict[str, Any] = {"next_state": state}
+        if asked[0]:
+            output["logit"] = parts["actor_head"].numpy_forward(hidden["actor"])
+        if asked[1]:
+            output["value"] = parts["critic_head"].numpy_forward(hidden["critic"])
         return output
 
     def _orthogonal(self) -> None:

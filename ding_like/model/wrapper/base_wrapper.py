@@ -10,6 +10,7 @@ from torch import nn
 
 from ding_like.model.normalizer import NormalizedModel
 from ding_like.rl_utils.distribution import mask_logit
+from ding_like.rl_utils.previous import network_inputs
 from ding_like.utils import WRAPPER_REGISTRY
 
 
@@ -55,6 +56,7 @@ class ModelWrapper:
 class BaseModelWrapper(ModelWrapper):
     """The innermost wrapper: calls the network with those keywords its forward accepts, and masks what it says.
 
+    What the observation shows of the step before becomes the network's inputs `prev_action` and `prev_reward`.
     Where the observation has `action_mask` (`[..., A]`, of several actions side by side), the logits of forbidden
     actions become the most negative finite number of their type.
     """
@@ -67,15 +69,27 @@ class BaseModelWrapper(ModelWrapper):
         self._accepts = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
         in_numpy = getattr(inner, "numpy_forward", None)
         self._numpy_mode = in_numpy is not None and "mode" in inspect.signature(in_numpy).parameters
+        self._numpy_steps = steps_in_numpy(inner)
 
     def forward(self, data: Any, **kwargs: Any) -> dict:
-        if type(data) is np.ndarray:
+        if type(data) is np.ndarray or (self._numpy_steps and is_numpy_step(data, kwargs)):
             if self._numpy_mode and "mode" in kwargs:
                 return self._model.numpy_forward(data, mode=kwargs["mode"])
             return self._model.numpy_forward(data)
         if kwargs and not self._any:
             kwargs = {k: v for k, v in kwargs.items() if k in self._accepts}
-        output = self._model(data, **kwargs)
+        data = network_inputs(data)
+        try:
+            output = self._model(data, **kwargs)
+        except (IndexError, KeyError, TypeError) as err:
+            network = innermost(self._model)
+            if not _lacks_state(network, data):
+                raise
+            raise ValueError(
+                f"the network ({type(network).__name__}) failed on an observation alone ({type(err).__name__}: {err}): "
+                "it reads 'prev_state' and has no initial_state(B), which makes a policy recurrent; add that method, "
+                "which gives the state of B columns before their first step"
+            ) from err
         if not isinstance(output, dict):
             raise TypeError(
                 f"the network ({type(self._model).__name__}) returned a {type(output).__name__}; wanted a dict, such "
@@ -96,6 +110,25 @@ def innermost(model: Any) -> Any:
     while isinstance(model, ModelWrapper):
         model = model._model
     return model.model if isinstance(model, NormalizedModel) else model
+
+
+def steps_in_numpy(network: Any) -> bool:
+    """Whether a network is recurrent and has a `numpy_forward`, then one step, that may be used."""
+    names = "initial_state", "numpy_initial_state", "numpy_forward", "numpy_ready"
+    return all(callable(getattr(network, name, None)) for name in names) and network.numpy_ready()
+
+
+def _lacks_state(network: Any, data: Any) -> bool:
+    """Whether a network asks for a state that nobody keeps, as it has no `initial_state`."""
+    if callable(getattr(network, "initial_state", None)) or (isinstance(data, dict) and "prev_state" in data):
+        return False
+    methods = [part for cls in type(network).__mro__ for part in vars(cls).values() if inspect.isfunction(part)]
+    return any("prev_state" in method.__code__.co_consts for method in methods)
+
+
+def is_numpy_step(data: Any, kwargs: dict) -> bool:
+    """Whether a recurrent network's inputs ask for one step and are arrays."""
+    return isinstance(data, dict) and type(data.get("obs")) is np.ndarray and kwargs.get("inference") is True
 
 
 def action_mask_of(data: Any) -> Any:

@@ -12,15 +12,29 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from ding_like.data import leading_shape, tree_index, tree_map, tree_stack
-from ding_like.model.wrapper.base_wrapper import BaseModelWrapper, ModelWrapper, innermost
+from ding_like.model.wrapper.base_wrapper import (
+    BaseModelWrapper,
+    ModelWrapper,
+    innermost,
+    is_numpy_step,
+    steps_in_numpy,
+)
+from ding_like.model.wrapper.cuts import begins_anew
 from ding_like.model.wrapper.state_rows import StateRows, check_form, check_rows, detached, row_count
 from ding_like.utils import WRAPPER_REGISTRY
+from ding_like.utils.log import warn_once
 
 TIMESTEPS = ("saved_hidden_state_timesteps", "saved_state_timesteps")
 SAVED = ("saved_hidden_state", "saved_state")
+
+OVERLOOKS = (
+    "takes no notice of its input 'cut': an unroll in which an episode begins is stepped through, which is right but "
+    "slow; let its state be the initial one after each step at which cut [T, B] is 0 (as get_lstm(...).unroll does)"
+)
 
 _LIST_MODELS: weakref.WeakSet[type] = weakref.WeakSet()
 """Network classes that returned a list of states: other wrappers of them know it before their own first call."""
@@ -67,8 +81,10 @@ class HiddenStateWrapper(ModelWrapper):
         self._accepted = set(parameters)
         steps = parameters["inference"].default if "inference" in parameters else None
         self._default = not steps if type(steps) is bool else None  # whether a call without `inference` is an unroll
+        self._numpy_steps = steps_in_numpy(self._net)
         self._rows = StateRows(state_num, self._initial)
         self._lists: bool | None = None  # whether the network speaks in lists of states; None: not known yet
+        self._heeds_cut: bool | None = None  # whether it begins anew where `cut` is 0; None: not asked yet
         self._like: Any = None  # zeros shaped as the state of one column `[1, ...]`, once a next_state was seen
 
     # ------------------------------------------------------------------ protocol
@@ -85,14 +101,17 @@ class HiddenStateWrapper(ModelWrapper):
         """
         if not isinstance(data, dict) or "obs" not in data:
             data = {"obs": data}
+        if self._numpy_steps and is_numpy_step(data, kwargs) and kwargs.keys().isdisjoint(TIMESTEPS):
+            return self._numpy_step(data, data_id, kwargs)
         timesteps = _take_timesteps(kwargs)
         unroll = self._unrolls(data, kwargs)
         columns = None if data_id is None else self._rows.columns(data_id)
+        self._rows.turn(torch.Tensor)
         n = self._expected(data["obs"], columns, unroll)
         prev = self._rows.take(columns, leading_shape(data["obs"])[0] if n is None else n)
         if prev is not None and torch.is_grad_enabled():
             prev = tree_map(_recordable, prev)
-        if unroll and self._must_step(timesteps):
+        if unroll and (self._must_step(timesteps) or self._overlooks_cut(data, prev, kwargs)):
             output, state = self._stepped(data, prev, timesteps, kwargs)
         else:
             output, state = self._called(data, prev, n, timesteps, kwargs)
@@ -100,6 +119,19 @@ class HiddenStateWrapper(ModelWrapper):
         if self._save:
             output["prev_state"] = self._initial(row_count(state)) if prev is None else prev
         self._rows.put(columns, state)
+        return output
+
+    def _numpy_step(self, data: dict, data_id: Any, kwargs: dict) -> dict:
+        """One step for acting: the network takes and gives arrays, and so the states are."""
+        rows = self._rows
+        rows.turn(np.ndarray)
+        columns = None if data_id is None else rows.columns(data_id)
+        self._expected(data["obs"], columns, False)
+        prev = rows.take(columns, len(data["obs"]))
+        output = self._model.forward({**data, "prev_state": prev}, **kwargs)
+        if self._save:
+            output["prev_state"] = prev
+        rows.put(columns, output.pop("next_state"))
         return output
 
     def reset(self, data_id: Any = None, state: Any = None, **kwargs: Any) -> None:
@@ -148,6 +180,26 @@ class HiddenStateWrapper(ModelWrapper):
 
     def _must_step(self, timesteps: list[int] | None) -> bool:
         return not self._accepts("inference") or (timesteps is not None and not any(map(self._accepts, TIMESTEPS)))
+
+    def _overlooks_cut(self, data: dict, state: Any, kwargs: dict) -> bool:
+        """Whether the data have a cut that a network which unrolls by itself takes no notice of; asked once."""
+        cut = data.get("cut")
+        if cut is None or self._heeds_cut:
+            return False
+        if self._heeds_cut is None:
+            steps, n = leading_shape(data["obs"], 2)
+            inputs = {key: value for key, value in data.items() if key != "cut"}
+            row = {key: tree_map(lambda x: _at(x, 0, (steps, n)), value) for key, value in inputs.items()}
+
+            def call(inputs: dict[str, Any], state: Any, inference: bool) -> Any:
+                return self._call(inputs, state, n, {**kwargs, "inference": inference})[1]
+
+            if self._initial(n) is None:  # nothing is known of a state before the first one was seen
+                call(row, state, True)
+            self._heeds_cut = begins_anew(self._net, call, row, self._initial(n))
+            if not self._heeds_cut:
+                warn_once(f"cut {self._name()}", f"hidden_state: the network ({self._name()}) {OVERLOOKS}")
+        return not self._heeds_cut and bool((torch.as_tensor(cut) == 0).any())
 
     def _expected(self, obs: Any, columns: list[int] | None, unroll: bool | None) -> int | None:
         """Rows of the call, None where only the model knows. Raises ValueError where the observation has others."""
@@ -249,6 +301,8 @@ class HiddenStateWrapper(ModelWrapper):
         one = self._init_fn()
         if one is not None:
             return tree_map(lambda leaf: leaf.expand(n, *leaf.shape).contiguous(), self._owned(one))
+        if self._rows.leaf is np.ndarray:
+            return self._net.numpy_initial_state(n)
         make = getattr(self._net, "initial_state", None)
         if make is None:
             return tree_map(lambda leaf: leaf.new_zeros((n, *leaf.shape[1:])), self._like)
@@ -273,9 +327,10 @@ class HiddenStateWrapper(ModelWrapper):
         tree = self._owned(state)
         what = "the state given to reset"
         check_rows(tree, n, what)
-        if known is not None:
-            check_form(tree, known, what)
-        return tree
+        if known is None:
+            return tree
+        check_form(tree, known, what)
+        return tree_map(lambda leaf, like: leaf.to(torch.as_tensor(like).dtype), tree, known)
 
     def _stacked(self, rows: list) -> Any:
         """A list of B states as one tree; a None is the initial state. None where all are."""

@@ -6,13 +6,15 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
-from ding_like.data import leading_shape, tree_cat, tree_leaves, tree_map, tree_paths
+from ding_like.data import numpify, torchify, tree_cat, tree_leaves, tree_map, tree_paths
 
 
 class StateRows:
     """The state `[B, ...]` of all columns, or None while all are at their initial state.
+
 
     Args:
         hint: number of columns expected.
@@ -22,10 +24,12 @@ class StateRows:
         tree: the state.
         count: number of columns.
         told: whether that is so; False where it is only the largest number seen so far.
+        leaf: the type of the leaves: tensors, or arrays while a network steps in NumPy.
     """
 
     def __init__(self, hint: int | None, initial: Callable[[int, Any], Any]) -> None:
-        self._hint, self._initial = hint, initial
+        self._hint, self._make = hint, initial
+        self.leaf: type = torch.Tensor
         self.forget()
 
     def forget(self) -> None:
@@ -33,6 +37,20 @@ class StateRows:
         self.tree: Any = None
         self.count = self._hint or 0
         self.told = self._hint is not None
+
+    def turn(self, leaf: type) -> None:
+        """From now on the leaves are of that type, `torch.Tensor` or `np.ndarray`; those there keep their memory."""
+        if leaf is not self.leaf:
+            self.leaf = leaf
+            self.tree = self._formed(self.tree)
+
+    def _formed(self, tree: Any) -> Any:
+        if tree is None or isinstance(_first(tree), self.leaf):
+            return tree
+        return numpify(tree) if self.leaf is np.ndarray else torchify(tree)
+
+    def _initial(self, n: int, example: Any) -> Any:
+        return self._formed(self._make(n, example))
 
     def columns(self, data_id: Any) -> list[int]:
         """`data_id` as a list of different column numbers. Raises TypeError or ValueError naming what is wrong."""
@@ -58,11 +76,11 @@ class StateRows:
         if columns is None or self._is_all(columns):
             return self.tree
         self.grow(max(columns, default=-1) + 1)
-        index = _index(columns, self.tree)
-        return tree_map(lambda leaf: leaf.index_select(0, index), self.tree)
+        return tree_map(lambda leaf: _rows_of(leaf, columns), self.tree)
 
     def put(self, columns: list[int] | None, state: Any) -> None:
         """Keep the state of the columns (all for None: their number is that of its rows)."""
+        state = self._formed(state)
         if columns is None:
             self.tree, self.count, self.told = state, row_count(state), True
         elif columns:
@@ -73,8 +91,7 @@ class StateRows:
             if self.tree is None:
                 self.tree = self._initial(self.count, state)
             self.grow(max(columns) + 1)
-            index = _index(columns, self.tree)
-            self.tree = tree_map(lambda leaf, rows: leaf.index_copy(0, index, rows.to(leaf.dtype)), self.tree, state)
+            self.tree = tree_map(lambda leaf, rows: _with_rows(leaf, columns, rows), self.tree, state)
 
     def state_dict(self) -> dict[str, Any]:
         """All of it; the tensors are the live ones."""
@@ -82,7 +99,7 @@ class StateRows:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore `state_dict`."""
-        self.tree, self.count, self.told = state["tree"], int(state["count"]), bool(state["told"])
+        self.tree, self.count, self.told = self._formed(state["tree"]), int(state["count"]), bool(state["told"])
 
     def _is_all(self, columns: list[int]) -> bool:
         return len(columns) == self.count and _in_order(columns)
@@ -95,8 +112,19 @@ class StateRows:
             self.count += missing
 
 
-def _index(columns: list[int], tree: Any) -> torch.Tensor:
-    return torch.as_tensor(columns, dtype=torch.long, device=tree_leaves(tree)[0].device)
+def _rows_of(leaf: Any, columns: list[int]) -> Any:
+    if isinstance(leaf, np.ndarray):
+        return leaf[columns]
+    return leaf.index_select(0, torch.as_tensor(columns, dtype=torch.long, device=leaf.device))
+
+
+def _with_rows(leaf: Any, columns: list[int], rows: Any) -> Any:
+    """A copy of the leaf in which the columns are `rows`."""
+    if isinstance(leaf, np.ndarray):
+        out = leaf.copy("K")  # in the order that the network made
+        out[columns] = rows
+        return out
+    return leaf.index_copy(0, torch.as_tensor(columns, dtype=torch.long, device=leaf.device), rows.to(leaf.dtype))
 
 
 def _in_order(columns: list[int]) -> bool:
@@ -105,10 +133,15 @@ def _in_order(columns: list[int]) -> bool:
 
 def row_count(tree: Any) -> int:
     """B of a state `[B, ...]`."""
+    return _first(tree).shape[0]
+
+
+def _first(tree: Any) -> Any:
+    """The first leaf, None where there is none."""
     first = tree
-    while type(first) is dict:
+    while type(first) is dict and first:
         first = next(iter(first.values()))
-    return first.shape[0] if isinstance(first, torch.Tensor) else leading_shape(tree)[0]
+    return first if isinstance(first, (torch.Tensor, np.ndarray)) else next(iter(tree_leaves(tree)), None)
 
 
 def detached(tree: Any) -> Any:
@@ -142,13 +175,13 @@ def _have_rows(tree: Any, n: int | None) -> bool:
     return len(leaves) > 0 and all(isinstance(leaf, torch.Tensor) and _have_rows(leaf, n) for leaf in leaves)
 
 
+def _form(tree: Any) -> list[tuple[str, Any]]:
+    return [(path, leaf.shape[1:]) for path, leaf in tree_paths(tree)]
+
+
 def check_form(tree: Any, like: Any, what: str) -> None:
     """Raises ValueError where two trees differ in more than their rows."""
-    try:
-        same = all(tree_leaves(tree_map(lambda a, b: a.shape[1:] == b.shape[1:], tree, like)))
-    except ValueError:  # of other keys
-        same = False
-    if not same:
+    if _form(tree) != _form(like):
         raise ValueError(
             f"hidden_state: {what} has leaves {_shapes(tree)}, the state known so far {_shapes(like)}; wanted the same "
             "names and the same shapes after the first axis"

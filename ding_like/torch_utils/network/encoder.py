@@ -38,17 +38,20 @@ def children(spec: Any) -> dict[str, Any] | None:
 class VectorInput(nn.Module):
     """A non-image leaf as float features `[..., size]`: flattened, or one-hot for integer kinds."""
 
+    like: torch.Tensor
+
     def __init__(self, spec: Any) -> None:
         super().__init__()
         self.one_hot = [int(n) for n in spec[ONE_HOT]] if isinstance(spec, Mapping) else None
         self.shape = [] if self.one_hot else [spec] if isinstance(spec, int) else list(spec)
         self.output_size = sum(self.one_hot) if self.one_hot else int(np.prod(self.shape))
         self._warned = False
+        self.register_buffer("like", torch.empty(0), persistent=False)  # of the type that `.double()` gives the network
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.one_hot is not None:
             parts = x.long() if len(self.one_hot) > 1 else x.long().unsqueeze(-1)
-            return torch.cat([F.one_hot(parts[..., i], n) for i, n in enumerate(self.one_hot)], -1).float()
+            return torch.cat([F.one_hot(parts[..., i], n) for i, n in enumerate(self.one_hot)], -1).to(self.like.dtype)
         if x.dtype == torch.uint8 and not self._warned:
             self._warned = True
             warnings.warn(
@@ -57,7 +60,7 @@ class VectorInput(nn.Module):
                 stacklevel=2,
             )
         lead = x.dim() - len(self.shape)
-        return x.reshape(*x.shape[:lead], -1).float()
+        return x.reshape(*x.shape[:lead], -1).to(self.like.dtype)
 
 
 class ConvEncoder(nn.Module):
@@ -100,13 +103,13 @@ class ConvEncoder(nn.Module):
         self._checked = False
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        lead = x.shape[:-3]
+        lead, dtype = x.shape[:-3], next(self.parameters()).dtype
         x = x.reshape(-1, *x.shape[-3:])  # [N, C, H, W] or [N, H, W, C]
         if x.dtype == torch.uint8:
-            x = x.float().div_(255.0)
+            x = x.to(dtype).div_(255.0)
         elif x.is_floating_point():
             self._check_range(x)
-        x = x.float()
+        x = x.to(dtype)
         if self.channels_last:
             x = x.permute(0, 3, 1, 2)
         return self.fc(self.conv(x).flatten(1)).reshape(*lead, -1)
@@ -135,7 +138,9 @@ class VectorEncoder(nn.Module):
         self._plain = self.input.one_hot is None and len(self.input.shape) == 1
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.main(x if self._plain and x.dtype == torch.float32 else self.input(x))
+        modules: Any = self._modules  # nn.Module's own look-up is slow
+        fits = self._plain and x.dtype == modules["input"]._buffers["like"].dtype
+        return modules["main"](x if fits else modules["input"](x))
 
     def numpy_ready(self) -> bool:
         """Whether `numpy_forward` may be used: a rank-1 Box."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from ding_like.torch_utils.network.numpy_cells import Step, Tables, gru_step, lstm_step
 from ding_like.torch_utils.network.recurrent import Recurrent, State
 
 Hidden = tuple[torch.Tensor, ...]  # leaves [layers, B, H], the kernel's order
@@ -33,6 +35,17 @@ class FusedRNN(Recurrent):
         if len(hidden) == 2:
             return torch.lstm_cell(x, hidden, *weights)
         return (torch.gru_cell(x, *hidden, *weights),)
+
+    def _numpy_parts(self) -> tuple[Sequence[nn.Module], Tables]:
+        if type(self)._cell is not FusedRNN._cell or type(self.core) not in (nn.LSTM, nn.GRU):
+            return [], []
+        names = ("weight_ih_l", "weight_hh_l", "bias_ih_l", "bias_hh_l")
+        layers = range(self.num_layers)
+        return [self], [(self.core._parameters, [f"{name}{layer}" for name in names]) for layer in layers]
+
+    def _numpy_layer(self, arrays: list[np.ndarray]) -> tuple[Step, list]:
+        step, gates = (lstm_step, 4) if len(self.state_names) == 2 else (gru_step, 3)
+        return step, [array.reshape(gates, self.hidden_size, -1) for array in arrays]
 
     def _run(self, x: torch.Tensor, hidden: Hidden) -> tuple[torch.Tensor, Hidden]:
         if len(hidden) == 2:

@@ -158,8 +158,9 @@ def numpy_ready(module: Any) -> bool:
     return ready is not None and ready()
 
 
-def through_torch(module: nn.Module, x: np.ndarray, **kwargs: Any) -> Any:
-    """`module(x, **kwargs)` without gradients, NumPy in and out."""
+def through_torch(module: nn.Module, x: Any, **kwargs: Any) -> Any:
+    """`module(x, **kwargs)` without gradients, NumPy in and out; `x` is an array or a tree of such."""
     device = next((p.device for p in module.parameters()), None)
     with torch.inference_mode():
-        return tree_map(lambda t: t.cpu().numpy(), module(torch.as_tensor(x, device=device), **kwargs))
+        output = module(tree_map(lambda a: torch.as_tensor(a, device=device), x), **kwargs)
+        return tree_map(lambda t: t.cpu().numpy(), output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
+from ding_like.torch_utils.network.numpy_cells import Step, Tables, norm_lstm_step
 from ding_like.torch_utils.network.recurrent import Recurrent, State
 
 EPS = 1e-5
@@ -78,6 +80,17 @@ class NormLSTM(Recurrent):
 
     def _cell(self, layer: int, x: torch.Tensor, hidden: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         return self.cells[layer](x, *hidden)
+
+    def _numpy_parts(self) -> tuple[Sequence[nn.Module], Tables]:
+        if type(self)._cell is not NormLSTM._cell or any(type(cell) is not NormCell for cell in self.cells):
+            return [], []
+        names = ["weight_x", "weight_h", "bias"]
+        scales = [] if self.cells[0].scale_x is None else ["scale_x", "scale_h"]
+        return [self, self.cells], [(cell._parameters, names + scales) for cell in self.cells]
+
+    def _numpy_layer(self, arrays: list[np.ndarray]) -> tuple[Step, list]:
+        weight_x, weight_h, bias, *scales = [array.reshape(4, self.hidden_size, -1) for array in arrays]
+        return norm_lstm_step, [weight_x, weight_h, bias, scales, EPS]
 
     def _window(self, x: torch.Tensor, state: State, stop: np.ndarray) -> tuple[torch.Tensor, State, State]:
         ended = torch.as_tensor(np.flatnonzero(stop), device=x.device)

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ding_like.data import tree_cat, tree_index, tree_map
+from ding_like.torch_utils.network.numpy_cells import LARGEST, ParameterViews, Step, Tables, viewable
 
 State = dict[str, torch.Tensor]
 
@@ -53,11 +54,18 @@ class Recurrent(nn.Module):
             raise ValueError(f"dropout is {dropout!r}; wanted 0 <= dropout < 1")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.dropout = dropout
+        self._views: ParameterViews | None = None
+        self._steps: list[tuple[Step, list]] = []
 
     def initial_state(self, batch: int) -> State:
         """Zeros for `batch` columns, on the device and of the type of the parameters."""
         like = next(self.parameters())
         return {name: like.new_zeros(batch, self.num_layers, self.hidden_size) for name in self.state_names}
+
+    def numpy_initial_state(self, batch: int) -> dict[str, np.ndarray]:
+        """`initial_state` for `numpy_step`."""
+        shape = batch, self.num_layers, self.hidden_size
+        return {name: np.zeros(shape, np.float32) for name in self.state_names}
 
     def forward(
         self, x: torch.Tensor, prev_state: Any = None, cut: Any = None, list_next_state: bool = False
@@ -111,6 +119,52 @@ class Recurrent(nn.Module):
             return x, {name: leaf.unsqueeze(1) for name, leaf in zip(self.state_names, layers[0])}
         return x, {name: torch.stack(leaves, 1) for name, leaves in zip(self.state_names, zip(*layers))}
 
+    def numpy_ready(self) -> bool:
+        """Whether `numpy_step` may be used: float32 on the CPU."""
+        return all(p.device.type == "cpu" and p.dtype == torch.float32 for p in self.parameters())
+
+    def numpy_step(self, x: np.ndarray, state: Any = None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """`step` for arrays: `x [B, I]` and leaves `[B, layers, H]` in, `[B, H]` and such leaves out; no gradient.
+
+        Small steps run in NumPy, on views that follow the parameters; equal to `step` to float32 rounding.
+        """
+        names, layers = self.state_names, []
+        state = self.numpy_initial_state(len(x)) if state is None else state
+        steps = self._numpy_steps(len(x))
+        shape = len(x), self.num_layers, self.hidden_size
+        if steps is None or [getattr(state.get(name), "shape", None) for name in names] != [shape] * len(names):
+            return self._torch_step(x, state)
+        for layer, (step, arrays) in enumerate(steps):
+            hidden = step(x, *[state[name][:, layer].T for name in names], *arrays)  # [H, B] each
+            layers.append(hidden)
+            x = hidden[0].T  # [B, H]
+        if len(layers) == 1:
+            return x, {name: leaf.T[:, None] for name, leaf in zip(names, layers[0])}
+        return x, {name: np.stack([leaf.T for leaf in leaves], 1) for name, leaves in zip(names, zip(*layers))}
+
+    def _torch_step(self, x: np.ndarray, state: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        with torch.inference_mode():
+            output, after = self.step(torch.as_tensor(x), tree_map(torch.as_tensor, state))
+            return output.numpy(), {name: leaf.numpy() for name, leaf in after.items()}
+
+    def _numpy_steps(self, columns: int) -> list[tuple[Step, list]] | None:
+        """The step of each layer with its arrays; None where torch shall make it."""
+        if columns * self.hidden_size * max(self.input_size, self.hidden_size) > LARGEST:
+            return None
+        if self.dropout and self.training:
+            return None
+        if self._views is None or self._views.moved():
+            self._views, modules, tables = None, *self._numpy_parts()
+            if not tables or not viewable(tables):
+                return None
+            self._views = ParameterViews(modules, tables)
+            self._steps = [self._numpy_layer(arrays) for arrays in self._views.arrays]
+        return self._steps
+
+    def __getstate__(self) -> dict:
+        # The views are of this object's memory; a copy makes its own.
+        return {**self.__dict__, "_views": None, "_steps": []}
+
     def adopt(self, state: Any, batch: int) -> State:
         """A state as a tree of `[batch, layers, H]`: None becomes zeros, a list of dictionaries is stacked.
 
@@ -162,6 +216,14 @@ class Recurrent(nn.Module):
 
     def _cell(self, layer: int, x: torch.Tensor, hidden: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """One step of one layer: `x [B, I]` and leaves `[B, H]` to the new leaves, the output first."""
+        raise NotImplementedError
+
+    def _numpy_parts(self) -> tuple[Sequence[nn.Module], Tables]:
+        """What `ParameterViews` takes, a table for each layer; no tables where the cell has no NumPy form."""
+        return [], []
+
+    def _numpy_layer(self, arrays: list[np.ndarray]) -> tuple[Step, list]:
+        """The step of a layer, and what it takes of the views of its parameters."""
         raise NotImplementedError
 
     def _window(self, x: torch.Tensor, state: State, stop: np.ndarray) -> tuple[torch.Tensor, State, State]:

@@ -5,6 +5,7 @@ All of them are `Recurrent`: `initial_state`, `step` for acting, `unroll` and `t
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -43,10 +44,17 @@ def get_lstm(
 
     Raises:
         ValueError: for an unknown type, a size below 1 or a dropout outside of [0, 1).
+        TypeError: for a size that is no whole number.
     """
     if lstm_type not in LSTM_TYPES:
         raise ValueError(f"lstm_type is {lstm_type!r}; wanted one of {sorted(LSTM_TYPES)}")
-    return LSTM_TYPES[lstm_type](input_size, hidden_size, num_layers, dropout, norm_type=norm_type)
+    if norm_type not in (None, "LN"):
+        raise ValueError(f"norm_type is {norm_type!r}; wanted None or 'LN'")
+    sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
+    for name, size in sizes.items():
+        if not hasattr(size, "__index__") or type(size) is bool:
+            raise TypeError(f"{name} is {size!r}; wanted a whole number of at least 1")
+    return LSTM_TYPES[lstm_type](*map(operator.index, sizes.values()), dropout, norm_type=norm_type)
 
 
 def sequence_mask(lengths: Any, max_len: int | None = None) -> torch.Tensor:

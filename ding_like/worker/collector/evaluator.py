@@ -27,6 +27,8 @@ class Evaluator:
 
     config: dict = dict(
         eval_freq=1000,  # gradient steps between evaluations
+        where="here",  # here: training stops for evaluations; process: another process makes them meanwhile
+        timeout=None,  # seconds of one evaluation after which that process counts as dead; None waits for ever
         n_episode=None,  # episodes of one evaluation; None takes env.n_evaluator_episode
         stop_value=None,  # training stops when the mean return reaches it; None takes env.stop_value
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,15 @@ from ding_like.data import (
 )
 
 NO_ENDS = np.empty(0, np.int64)
+Memory = Callable[[dict[str, Any], bool], dict[str, Any]]
+
+
+class Part(NamedTuple):
+    """Some columns of a row, where not all are stepped together."""
+
+    columns: slice
+    total: int  # columns of a whole row
+    begins: bool  # whether it is the first part of its row
 
 
 class Slab:
@@ -29,10 +39,13 @@ class Slab:
         capacity: rows of the largest block, the carry included.
         carry: rows at a block's end that wait for their n-step future.
         masked: keep a field `mask` (float32): 1 for a transition, 0 for a row in which a column only was reset.
+        memory: makes arrays `[capacity + 1, B, ...]` for the fields of a row `[B, ...]` and tells whether `next_obs` is by
+            reference; None allocates them here.
     """
 
-    def __init__(self, capacity: int, carry: int, masked: bool = False) -> None:
+    def __init__(self, capacity: int, carry: int, masked: bool = False, memory: Memory | None = None) -> None:
         self.capacity = capacity
+        self._memory = memory or self._own_memory
         self.carry = carry
         self.masked = masked
         self.fill = 0  # rows written
@@ -47,15 +60,36 @@ class Slab:
         self._columns = 0
         self._width = 0  # entries of a row
 
-    def write(self, obs: Any, row: dict[str, Any], timestep: Any, idle: np.ndarray = NO_ENDS) -> None:
+    @property
+    def linked(self) -> bool:
+        """Whether the next observation of a row is what the row after it shows."""
+        return self._linked
+
+    def set_memory(self, memory: Memory) -> None:
+        """Take arrays of another making from the first row on."""
+        self._memory = memory
+
+    def begin_rows(self, row: dict[str, Any], linked: bool, columns: int) -> None:
+        """Make memory for rows like `row` `[1, ...]` of so many columns, which somebody else writes."""
+        self._linked, self._columns, self._width = linked, columns, len(row)
+        self._buffers(row)
+
+    def write(
+        self, obs: Any, row: dict[str, Any], timestep: Any, idle: np.ndarray = NO_ENDS, part: Part | None = None
+    ) -> None:
         """Append one row: fields `[B, ...]`. A `next_obs` that *is* `timestep.obs` is kept by reference.
 
         Args:
             idle: columns for which the row is no transition (of a slab that is `masked`).
+            part: the row has these columns only, of B in all; the first part of a row begins it.
         """
         if not self._fields:
-            self._allocate(obs, row, timestep)
+            self._allocate(obs, row, timestep, part)
         t = self.fill
+        key: Any = t
+        if part is not None:
+            t = t if part.begins else t - 1
+            key = t, part.columns
         fields = self._fields
         if self._linked and (row.get("next_obs") is not timestep.obs or row.get("obs") is not obs):
             raise ValueError(
@@ -76,22 +110,44 @@ class Slab:
                     if value is not field:
                         raise ValueError(f"field '{name}' is None in one row and not in another")
                 elif type(field) is np.ndarray:
-                    field[t] = value
+                    field[key] = value
                 else:
-                    tree_write(field, t, value)
+                    tree_write(field, key, value)
         except (KeyError, ValueError, TypeError) as err:
             raise type(err)(
                 f"_process_transition: the row does not fit the first one, whose fields are {list(fields)}: {err}"
             ) from err
         if self.masked:
-            fields["mask"][t] = 1.0
+            fields["mask"][key] = 1.0
             fields["mask"][t, idle] = 0.0
         self.fill = t + 1
 
-    def end(self, columns: np.ndarray, obs: Any) -> None:
-        """The row just written ended episodes in `columns`, whose true final observations stand in `obs [B]`."""
-        self._ends.append((self.fill - 1) * self._columns + columns)
-        self._finals.append(tree_index(obs, columns))  # a copy
+    def end(self, columns: np.ndarray, finals: Any, row: int = -1) -> None:
+        """The row just written (or `row`) ended episodes in `columns [K]`, with the true final observations `[K, ...]`."""
+        self._ends.append((self.fill - 1 if row < 0 else row) * self._columns + columns)
+        self._finals.append(finals)
+
+    def take_ends(self) -> list[tuple[np.ndarray, Any]]:
+        """What `end` noted, as (flat rows, finals); it is forgotten here."""
+        ends, self._ends, self._finals = list(zip(self._ends, self._finals)), [], []
+        return ends
+
+    def gap(self, columns: np.ndarray, row: int) -> None:
+        """In `columns` row `row` is no transition and belongs to no episode: the row before ends one, truncated.
+
+        It has to show the observation that the last one led to. Where no row is left here there is nothing to do: the
+        last one was given out with that observation to come.
+        """
+        if row > 0:
+            self._truncate((row - 1, columns))
+
+    def _truncate(self, where: Any) -> None:
+        """Make rows ends of episodes: truncated, where they are not terminated."""
+        fields = self._fields
+        terminated, truncated = fields["terminated"][where], fields["truncated"][where]
+        fields["truncated"][where] = np.logical_or(truncated, np.logical_not(terminated))
+        if isinstance(fields.get("done"), np.ndarray):
+            fields["done"][where] = True
 
     def block(self, ready_obs: Any) -> Block:
         """The rows as a `Block` of views; `ready_obs [B]` is the observation after the last row.
@@ -158,22 +214,20 @@ class Slab:
         if not self.fill:
             return
         last = self.fill - 1
-        terminated, truncated = self._fields["terminated"][last], self._fields["truncated"][last]
-        truncated[...] = np.logical_or(truncated, np.logical_not(terminated))
-        if isinstance(self._fields.get("done"), np.ndarray):
-            self._fields["done"][last] = True
+        self._truncate(last)
         shown = tree_map(np.copy, obs)
-        if self._ends and self._ends[-1][0] // self._columns == last:  # one entry a row, its columns ascending
+        while self._ends and self._ends[-1][0] // self._columns == last:  # one or two entries a row
             tree_write(shown, self._ends.pop() % self._columns, self._finals.pop())
         self.end(np.arange(self._columns), shown)
 
-    def _allocate(self, obs: Any, row: dict[str, Any], timestep: Any) -> None:
-        self._columns, self._width = len(timestep.reward), len(row)
+    def _allocate(self, obs: Any, row: dict[str, Any], timestep: Any, part: Part | None = None) -> None:
+        columns, self._width = len(timestep.reward), len(row)
+        self._columns = columns if part is None else part.total
         for path, leaf in tree_paths(row):
-            if len(np.shape(leaf)) == 0 or len(leaf) != self._columns:
+            if len(np.shape(leaf)) == 0 or len(leaf) != columns:
                 raise ValueError(
                     f"_process_transition: field '{path}' has shape {list(np.shape(leaf))}; wanted one entry an env "
-                    f"column, [{self._columns}, ...]"
+                    f"column, [{columns}, ...]"
                 )
         if self.masked and "mask" in row:
             raise ValueError(
@@ -183,15 +237,22 @@ class Slab:
         self._linked = row.get("next_obs") is timestep.obs and row.get("obs") is obs
         self._buffers({k: v for k, v in row.items() if not (k == "next_obs" and self._linked)})
 
-    def _buffers(self, row: dict[str, Any]) -> None:
-        """Memory for rows like this one, `[B, ...]`."""
+    def _own_memory(self, row: dict[str, Any], linked: bool) -> dict[str, Any]:
         lead = (self.capacity + 1, self._columns)
-        self._fields = {
+        return {
             name: None if value is None else buffer_from_example(tree_index(value, 0), lead)
             for name, value in row.items()
         }
+
+    def _buffers(self, row: dict[str, Any]) -> None:
+        """Memory for rows like this one, `[B, ...]`."""
         if self.masked:
-            self._fields["mask"] = np.empty(lead, np.float32)
+            row = {**row, "mask": np.zeros(len(next(iter(tree_leaves(row)))), np.float32)}
+        self.adopt(self._memory(row, self._linked), self._linked, self._columns, self._width)
+
+    def adopt(self, fields: dict[str, Any], linked: bool, columns: int, width: int) -> None:
+        """Keep rows in these arrays `[capacity + 1, B, ...]`, of which another process may write some columns."""
+        self._fields, self._linked, self._columns, self._width = fields, linked, columns, width
         self._rows = self._fields.get("obs")
         # The row after the last observation is what its steps lead to.
         extra = {"obs": int(self._linked), "reward": 0, "next_obs": 0}

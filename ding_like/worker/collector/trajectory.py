@@ -36,7 +36,7 @@ class TrajectoryStream:
         self._chunks: deque[ArrayDict] = deque()  # rows [T, B] in order, from `_first` on
         self._first = self._seen = 0  # numbers of rows: of the first one kept, of the next one to come
         self._start = np.zeros(columns, np.int64)  # first row of the open trajectory of each column
-        self._cut = False  # whether the last row was made an end since
+        self._cut = np.zeros(columns, bool)  # where the last row was made an end since
 
     def rows_for(self, samples: int) -> int:
         """Rows of a block: how many samples they give is not known before."""
@@ -47,8 +47,8 @@ class TrajectoryStream:
         rows, base = block.unlinked(), self._seen
         mask = rows.pop("mask", None)
         ends = row_ends(rows)  # [R, B]
-        samples = self._finish(np.arange(len(self._start)), base - 1) if self._cut else []
-        self._cut = False
+        samples = self._finish(np.flatnonzero(self._cut), base - 1)
+        self._cut[:] = False
         self._chunks.append(tree_map(np.copy, rows))
         self._seen += len(ends)
         for row in range(len(ends)):
@@ -84,16 +84,16 @@ class TrajectoryStream:
         while self._chunks and self._first + len(self._chunks[0]) <= oldest:
             self._first += len(self._chunks.popleft())
 
-    def cut(self) -> None:
-        """Open episodes end with the last row, truncated: the envs start anew."""
+    def cut(self, columns: Any = slice(None)) -> None:
+        """Open episodes (of `columns`) end with the last row, truncated: the envs start anew."""
         if not self._chunks:
             return
         last = self._chunks[-1]
         terminated, truncated = last["terminated"][-1], last["truncated"][-1]  # [B]
-        truncated[...] = np.logical_or(truncated, np.logical_not(terminated))
+        truncated[columns] = np.logical_or(truncated[columns], np.logical_not(terminated[columns]))
         if "done" in last:
-            last["done"][-1] = True
-        self._cut = True
+            last["done"][-1][columns] = True
+        self._cut[columns] = True
 
     def state_dict(self) -> dict[str, Any]:
         """The rows of open trajectories and where each column stands."""
@@ -105,8 +105,8 @@ class TrajectoryStream:
         if len(state["start"]) != len(self._start):
             raise ValueError(f"the saved run has {len(state['start'])} env columns, this one {len(self._start)}")
         self._chunks = deque([] if state["rows"] is None else [ArrayDict(tree_map(np.array, state["rows"]))])
-        self._first, self._seen, self._cut = state["first"], state["seen"], state["cut"]
-        self._start[:] = state["start"]
+        self._first, self._seen = state["first"], state["seen"]
+        self._start[:], self._cut[:] = state["start"], state["cut"]
 
 
 def make_stream(policy: Any, columns: int) -> WindowStream | TrajectoryStream | None:

@@ -38,7 +38,7 @@ class EvaluationHook(LearnerHook):
     def __call__(self, learner: Any) -> None:
         if self._every.due(learner, first=self.evaluated_at < 0) and self.evaluated_at != learner.train_iter:
             self.evaluated_at = learner.train_iter
-            learner.run.evaluate()
+            learner.run.evaluate(wait=False)
 
     def state_dict(self) -> dict[str, Any]:
         """Where it evaluated last."""

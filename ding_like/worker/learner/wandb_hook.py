@@ -91,10 +91,13 @@ class _Listener:
 
     def __init__(self, run: Any, name: str) -> None:
         self._run, self._name = run, name
+        self._step = 0
 
     def __call__(self, values: Mapping[str, Any], envstep: int, train_iter: int, section: str) -> None:
         row = {f"{section}/{key}": value for key, value in values.items()}
-        _attempt(self._name, lambda: self._run.log({**row, "train_iter": train_iter}, step=envstep))
+        row |= {"envstep": envstep, "train_iter": train_iter}
+        self._step = max(self._step, envstep)  # W&B drops earlier steps; evaluations by another process come late
+        _attempt(self._name, lambda: self._run.log(row, step=self._step))
 
     def close(self) -> None:
         """Send the rest."""

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ding_like.data import ArrayDict
+from ding_like.data import ArrayDict, Block, tree_index, tree_leaves
 from ding_like.utils import BUFFER_REGISTRY
 from ding_like.utils.collate import collate_items
+from ding_like.worker.replay_buffer.frame_pool import PooledFrames
 from ding_like.worker.replay_buffer.prioritized import PrioritizedSampler
 from ding_like.worker.replay_buffer.ring import Ring
 from ding_like.worker.replay_buffer.sampler import UniformSampler
@@ -32,10 +33,18 @@ class Replay:
         beta=0.4,  # importance weights are (N P) ^ -beta over the batch's largest; beta rises to 1
         anneal_step=100000,  # batches drawn until beta is 1 and alpha is alpha_end; both move linearly
         priority_eps=1e-6,  # added to every priority, so that no item is left for good
+        frame_stack=None,  # frames that env.wrappers stack along the first axis of images; then each is kept once
     )
 
     def __init__(self, cfg: Any, seed: int = 0) -> None:
-        self.ring = Ring(int(cfg.replay_buffer_size))
+        stack = cfg.get("frame_stack")
+        if stack is not None and (isinstance(stack, bool) or not isinstance(stack, int) or stack < 2):
+            raise ValueError(
+                f"policy.other.replay_buffer.frame_stack is {stack!r}; wanted the number of stacked frames, at least "
+                "2, or None"
+            )
+        self.ring = Ring(int(cfg.replay_buffer_size), stack)
+        self._pooled = None if stack is None else PooledFrames(stack, self.ring.size)
         self.sampler: UniformSampler | PrioritizedSampler = UniformSampler(seed)
         self.priority = bool(cfg.get("priority", False))
         if self.priority:
@@ -55,14 +64,31 @@ class Replay:
         """Items that can be drawn."""
         return self.ring.count
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what it holds."""
+        return self.ring.nbytes + (0 if self._pooled is None else self._pooled.nbytes)
+
     def push(self, items: Any) -> int:
         """Store a `Block`, a tree `[N, ...]` or a list of dictionaries. Returns the number of items."""
         if isinstance(items, list):
             if not items:
                 return 0
             items = collate_items(items)
-        count = self.ring.push(items)
+        pooled = self._pooled is not None and not isinstance(items, Block)
+        count = self._push_pooled(items) if pooled else self.ring.push(items)
         self.sampler.added(self.ring)
+        return count
+
+    def _push_pooled(self, items: Any) -> int:
+        ring, pooled, count = self.ring, self._pooled, len(tree_leaves(items)[0])
+        assert pooled is not None
+        for start in range(0, count, ring.size):
+            part = tree_index(items, slice(start, start + ring.size))
+            leaving = max(0, ring.slots + min(ring.size, count - start) - ring.size)
+            if leaving:
+                pooled.release(ring.gather(np.arange(ring.first, ring.first + leaving)))
+            ring.push(pooled.pack(part))
         return count
 
     def ready(self, n: int) -> bool:
@@ -80,6 +106,8 @@ class Replay:
             raise ValueError("the replay buffer is empty; collect before sampling")
         index, weight = sampler.draw(n, ring)
         batch = ring.gather(index)
+        if self._pooled is not None:
+            batch = self._pooled.unpack(batch)
         batch["index"] = index
         if weight is not None:
             batch["weight"] = weight * batch["weight"] if "weight" in batch else weight
@@ -107,7 +135,12 @@ class Replay:
 
     def state_dict(self) -> dict:
         """Everything an exact continuation needs; refers to live memory."""
-        return {"priority": self.priority, "ring": self.ring.state_dict(), "sampler": self.sampler.state_dict()}
+        return {
+            "priority": self.priority,
+            "ring": self.ring.state_dict(),
+            "pooled": None if self._pooled is None else self._pooled.state_dict(),
+            "sampler": self.sampler.state_dict(),
+        }
 
     def load_state_dict(self, state: dict) -> None:
         """Restore `state_dict`. Raises ValueError for a state of another size, or of the other way of drawing."""
@@ -117,6 +150,8 @@ class Replay:
                 f"{self.priority}"
             )
         self.ring.load_state_dict(state["ring"])
+        if self._pooled is not None:
+            self._pooled.load_state_dict(state["pooled"])
         self.sampler.load_state_dict(state["sampler"])
 
 

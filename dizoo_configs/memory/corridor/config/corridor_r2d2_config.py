@@ -19,7 +19,14 @@ main_config = dict(
         burnin_step=8,
         learn_unroll_len=16,
         model=dict(encoder_hidden_size_list=[64], lstm_type="pytorch"),
-        learn=dict(update_per_collect=8, batch_size=64, learning_rate=1e-3, target_theta=0.01, value_rescale=False),
+        learn=dict(
+            loss="huber",
+            update_per_collect=8,
+            batch_size=64,
+            learning_rate=1e-3,
+            target_theta=0.01,
+            value_rescale=False,
+        ),
         collect=dict(n_sample=32),
         eval=dict(evaluator=dict(eval_freq=200)),
         other=dict(

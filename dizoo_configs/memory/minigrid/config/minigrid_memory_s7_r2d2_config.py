@@ -15,14 +15,23 @@ main_config = dict(
     policy=dict(
         discount_factor=0.99,
         nstep=5,
-        burnin_step=8,
-        learn_unroll_len=40,
+        burnin_step=4,
+        learn_unroll_len=25,
         model=dict(encoder_hidden_size_list=[128, 64], lstm_type="pytorch", head_hidden_size=128),
-        learn=dict(update_per_collect=8, batch_size=32, learning_rate=5e-4, target_theta=0.01, value_rescale=False),
-        collect=dict(n_sample=16),
-        eval=dict(evaluator=dict(eval_freq=400)),
+        learn=dict(
+            loss="huber",
+            update_per_collect=8,
+            batch_size=32,
+            learning_rate=5e-4,
+            target_theta=0.01,
+            value_rescale=False,
+        ),
+        collect=dict(n_sample=32),
+        eval=dict(evaluator=dict(eval_freq=1000)),
         other=dict(
-            eps=dict(type="linear", start=1.0, end=0.05, decay=100000),
+            eps_ladder=dict(
+                base=0.5, alpha=5.0
+            ),  # who turns round at the start sees the object
             replay_buffer=dict(replay_buffer_size=10000),
         ),
     ),

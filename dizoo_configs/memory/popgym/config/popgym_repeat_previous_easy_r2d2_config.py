@@ -18,7 +18,14 @@ main_config = dict(
         burnin_step=0,
         learn_unroll_len=52,  # an episode of 51 steps and the observation after it: each window is one episode
         model=dict(encoder_hidden_size_list=[64], lstm_type="pytorch"),
-        learn=dict(update_per_collect=8, batch_size=32, learning_rate=2e-3, target_theta=0.01, value_rescale=False),
+        learn=dict(
+            loss="huber",
+            update_per_collect=8,
+            batch_size=32,
+            learning_rate=2e-3,
+            target_theta=0.01,
+            value_rescale=False,
+        ),
         collect=dict(n_sample=8),
         eval=dict(evaluator=dict(eval_freq=200)),
         other=dict(

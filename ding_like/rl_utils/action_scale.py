@@ -46,3 +46,9 @@ class ActionScale:
             np.rint(x, out=x)
         x = np.maximum(np.minimum(x, self.high), self.low)
         return x.astype(self.dtype, copy=False).reshape(-1, *self.shape)
+
+    def from_env(self, action: np.ndarray) -> np.ndarray:
+        """Actions `[..., *shape]` of the env as `[..., d]` in the policy's units, float32."""
+        lead = action.shape[: action.ndim - len(self.shape)]
+        x = np.asarray(action, np.float64).reshape(*lead, -1) - self.middle
+        return (x / np.where(self.half > 0, self.half, 1.0)).astype(np.float32)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ding_like.policy.action_scale import ActionScale
+from ding_like.rl_utils.action_scale import ActionScale
 
 
 def test_the_unit_box_is_the_envs_box_dimension_by_dimension():
@@ -58,3 +58,12 @@ def test_a_box_far_from_zero_keeps_its_steps():
 def test_an_action_that_is_not_finite_is_named():
     with pytest.raises(FloatingPointError, match=r"column\(s\) \[1\] is not finite"):
         ActionScale([-1], [1]).to_env(np.float32([[0], [np.nan]]))
+
+
+def test_the_way_back_gives_the_policys_units():
+    scale = ActionScale([[0.0, -1.0], [5.0, -np.inf]], [[2.0, 3.0], [5.0, 1.0]])
+    raw = np.float32([[-1, 0.5, 0, -7], [0.25, 1, 0, 0.5]])
+    back = scale.from_env(scale.to_env(raw))
+    np.testing.assert_allclose(back, raw, rtol=1e-6)
+    assert back.dtype == np.float32 and scale.from_env(scale.to_env(raw)[0]).shape == (4,)
+    assert scale.from_env(scale.to_env(raw).reshape(2, 1, 2, 2)).shape == (2, 1, 4)

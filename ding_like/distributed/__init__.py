@@ -1,0 +1,1 @@
+"""Workers that hold a policy: the local sampler, and how parameters reach them."""
