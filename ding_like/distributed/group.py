@@ -6,6 +6,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -131,7 +132,7 @@ class WorkerSlot:
 def split_columns(total: int, workers: int) -> list[tuple[int, int]]:
     """Contiguous ranges `[first, end)`, as even as they can be; no more than there are columns."""
     bounds = np.linspace(0, total, min(workers, total) + 1).round().astype(int).tolist()
-    return list(zip(bounds, bounds[1:]))
+    return list(pairwise(bounds))
 
 
 class WorkerGroup:
@@ -150,8 +151,8 @@ class WorkerGroup:
     Attributes:
         enlist: called with a worker that has made its envs, first or again; makes it live, or asks it to begin.
 
-    Raises EnvError and what else its envs raise where they are made, with a worker's traceback as its cause; WorkerError
-    for a worker that dies there.
+    Raises EnvError and what else its envs raise where they are made, with a worker's traceback as its cause;
+    WorkerError for a worker that dies there.
     """
 
     def __init__(
@@ -266,7 +267,8 @@ class WorkerGroup:
         if self.on_worker_death == "raise":
             self.end()
             raise WorkerError(
-                f"{told}. To go on without its rows set policy.collect.collector.on_worker_death to 'restart' or 'shrink'"
+                f"{told}. To go on without its rows set policy.collect.collector.on_worker_death to 'restart' or "
+                "'shrink'"
             ) from why
         if self.on_worker_death == "shrink":
             slot.gone = True

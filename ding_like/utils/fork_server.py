@@ -34,8 +34,8 @@ def end_with_parent(parent: int | None = None) -> None:
 def leave_sigterm_to_parent() -> None:
     """SIGTERM, which may come to all processes of a program at once, is for the first of them to act on.
 
-    A handler, as a program that this process starts would inherit that a signal is ignored; and one for itself alone, as
-    processes that it forks inherit handlers.
+    A handler, as a program that this process starts would inherit that a signal is ignored; and one for itself alone,
+    as processes that it forks inherit handlers.
     """
     own = os.getpid()
 

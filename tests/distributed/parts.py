@@ -176,7 +176,7 @@ class Trace(gymnasium.Env):
 
 
 class Frames(Trace):
-    """`Trace` in images: the newest of 3 stacked frames shows the number of the episode (in two digits) and the step."""
+    """`Trace` in images: the newest of 3 stacked frames shows the episode's number (in two digits) and the step."""
 
     observation_space = spaces.Box(0, 255, (3, 2, 2), np.uint8)
 

@@ -258,7 +258,7 @@ def test_a_death_that_writing_a_resume_point_notices_leaves_what_is_kept_true(mo
                 collect(run, ahead)
             run.collector._await()
             os.kill(processes(run.manager)[k % 2], signal.SIGKILL)
-            wait_until(lambda k=k: deaths(run) > k or run.collector.state_dict() and deaths(run) > k)
+            wait_until(lambda k=k: deaths(run) > k or (run.collector.state_dict() and deaths(run) > k))
             assert run.collector.state_dict()["not_exact"] is not None
             while not all_there(run):
                 collect(run, ahead)

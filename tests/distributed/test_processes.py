@@ -114,7 +114,7 @@ TERM, INT = (signal.SIGTERM, 143), (signal.SIGINT, 130)
 def test_a_run_that_is_asked_to_stop_finishes_its_round_ends_its_workers_and_goes_on_exactly(mode, sent, whom):
     (mode, sampler), (signum, code) = MODES[mode], sent
     write_config(sampler, every=1000.0)
-    argv = ["-m", mode, "-c", "c.yaml", "-s", "3", "--train-iter", "400"]
+    argv = ["-m", mode, "-c", "c.yaml", "-s", "3", "--train-iter", "250"]
     run = start(*argv, "--exp-name", "killed")
     wait_for_newer_point(run)
     time.sleep(0.2)
@@ -126,8 +126,8 @@ def test_a_run_that_is_asked_to_stop_finishes_its_round_ends_its_workers_and_goe
     assert run.returncode == code, told
     assert "Traceback" not in told, told
     wait_until(lambda: not session_of(run), 5)
-    assert 0 < result("killed")["train_iter"] < 400 and f"ding -m {mode} -c" in told
-    done = ding("-m", mode, "-c", "killed/total_config.yaml", "--resume", "--train-iter", "400", cwd=".")
+    assert 0 < result("killed")["train_iter"] < 250 and f"ding -m {mode} -c" in told
+    done = ding("-m", mode, "-c", "killed/total_config.yaml", "--resume", "--train-iter", "250", cwd=".")
     assert done.returncode == 0, done.stderr
     assert ding(*argv, "--exp-name", "straight", cwd=".").returncode == 0
     assert_equal_runs(Path("straight"), Path("killed"))
@@ -235,7 +235,7 @@ def test_what_a_script_or_config_file_registers_itself_works_in_workers(place, m
 def test_a_worker_that_the_run_lost_is_gone_when_it_goes_on():
     """SIGKILL of one worker under `restart`, from outside."""
     write_config("local", every=1.0)
-    argv = ["-m", "parallel", "-c", "c.yaml", "--train-iter", "1500", "--exp-name", "killed"]
+    argv = ["-m", "parallel", "-c", "c.yaml", "--train-iter", "900", "--exp-name", "killed"]
     run = start(*argv, "--set", "policy.collect.collector.on_worker_death=restart")
     wait_for_newer_point(run)
     workers = [pid for pid in session_of(run) if parent(pid) not in (run.pid, os.getpid())]

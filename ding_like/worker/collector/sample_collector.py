@@ -33,7 +33,7 @@ class SampleCollector:
     config: dict = dict(
         sampler="auto",  # serial, local, server, alternating or auto; -m serial makes it serial, -m async local
         num_workers=None,  # worker processes of a sampler that has some; None: one for each usable core
-        on_worker_death="raise",  # or restart it, or shrink (go on without its columns); an env's own error always raises
+        on_worker_death="raise",  # or restart it, or shrink (go on without its columns); an env's error always raises
         step_timeout=None,  # seconds of one step after which a worker counts as dead; None waits for ever
         max_restarts=10,  # of workers in a run, with on_worker_death=restart
         lag=1,  # with -m async: rounds of learning that a block may be behind; 0 is -m parallel

@@ -39,7 +39,7 @@ class Slab:
         capacity: rows of the largest block, the carry included.
         carry: rows at a block's end that wait for their n-step future.
         masked: keep a field `mask` (float32): 1 for a transition, 0 for a row in which a column only was reset.
-        memory: makes arrays `[capacity + 1, B, ...]` for the fields of a row `[B, ...]` and tells whether `next_obs` is by
+        memory: makes arrays `[capacity + 1, B, ...]` for the fields of a row `[B, ...]`, told whether `next_obs` is by
             reference; None allocates them here.
     """
 
@@ -123,7 +123,7 @@ class Slab:
         self.fill = t + 1
 
     def end(self, columns: np.ndarray, finals: Any, row: int = -1) -> None:
-        """The row just written (or `row`) ended episodes in `columns [K]`, with the true final observations `[K, ...]`."""
+        """The row just written (or `row`) ended episodes in `columns [K]`, with the final observations `[K, ...]`."""
         self._ends.append((self.fill - 1 if row < 0 else row) * self._columns + columns)
         self._finals.append(finals)
 
