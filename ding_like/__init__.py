@@ -7,9 +7,11 @@ __all__ = [
     "POLICY_REGISTRY",
     "ArrayDict",
     "Policy",
+    "async_pipeline",
     "export_onnx",
     "load_policy",
     "model_wrap",
+    "parallel_pipeline",
     "serial_pipeline",
     "serial_pipeline_onpolicy",
 ]
@@ -18,9 +20,11 @@ _HOMES = {
     "ArrayDict": "ding_like.data",
     "POLICY_REGISTRY": "ding_like.utils",
     "Policy": "ding_like.policy",
+    "async_pipeline": "ding_like.entry.serial_entry",
     "export_onnx": "ding_like.entry.export",
     "load_policy": "ding_like.policy",
     "model_wrap": "ding_like.model",
+    "parallel_pipeline": "ding_like.entry.serial_entry",
     "serial_pipeline": "ding_like.entry.serial_entry",
     "serial_pipeline_onpolicy": "ding_like.entry",
 }

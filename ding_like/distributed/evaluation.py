@@ -14,6 +14,7 @@ from ding_like.data import tree_map
 from ding_like.utils.child import Child, ChildDied, ChildTimeout, receive, tell
 from ding_like.utils.log import get_logger
 from ding_like.utils.seed import set_global_seed
+from ding_like.utils.shipping import packed_for, unpickled
 from ding_like.worker import Evaluator
 
 PRELOAD = ("torch", "ding_like.distributed.evaluation", "ding_like.policy", "ding_like.envs.make")
@@ -39,8 +40,11 @@ class EvaluationTask:
     threads: int = 1
 
 
-def run(conn: Connection, task: EvaluationTask) -> None:
-    """The process's program: evaluate the weights that it is sent until it is told to close."""
+def run(conn: Connection, load: bytes) -> None:
+    """The process's program, given a pickled `EvaluationTask`: evaluate the weights that it is sent until it is told to
+    close.
+    """
+    task: EvaluationTask = unpickled(load)
     torch.set_num_threads(task.threads)
     set_global_seed(task.seed)
     manager, policy, evaluator = task.make()
@@ -74,7 +78,11 @@ class EvaluatorProcess(Evaluator):
     def __init__(self, cfg: Any, policy: Any, task: EvaluationTask) -> None:
         super().__init__(cfg, None, policy, task.seed)
         self._timeout = None if cfg.timeout is None else float(cfg.timeout)
-        self._task = task
+        remedy = (
+            "take out of env and model what cannot be pickled (locks, open files), or set "
+            "policy.eval.evaluator.where to 'here'"
+        )
+        self._load = packed_for("evaluation", "its env or model", remedy, task)
         self._weights: Any = None  # of the evaluation under way
         self._env_state: dict = {}  # of the envs before it
         self._deadline = float("inf")
@@ -82,7 +90,7 @@ class EvaluatorProcess(Evaluator):
         self._child = self._start()
 
     def _start(self) -> Child:
-        child = Child("evaluation", run, (self._task,), PRELOAD)
+        child = Child("evaluation", run, (self._load,), PRELOAD, kinds=())
         try:
             child.recv(START_PATIENCE)
         except BaseException:

@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 
 from ding_like.distributed.local_worker import HEARTBEAT, Task, run
+from ding_like.envs.base_env import EnvError
 from ding_like.envs.env_manager.env_specs import registered_specs
 from ding_like.utils.child import Child, ChildDied, ChildTimeout, first_ready
 from ding_like.utils.log import get_logger
 from ding_like.utils.shared_memory import SharedTree, send_fd, spec_of
-from ding_like.utils.shipping import pickled
+from ding_like.utils.shipping import packed_for
 
 PRELOAD = ("torch", "ding_like.distributed.local_worker", "ding_like.policy", "ding_like.envs.make")
 PATIENCE = 60.0  # seconds that anything but a step may take, at least, where there is a limit
 
 
-class WorkerError(RuntimeError):
+class WorkerError(EnvError):
     """A worker process died or hung, and the run cannot go on after it."""
 
 
@@ -55,7 +56,11 @@ class WorkerSlot:
         self.announced: int | None = None
         self._start, self._limit = start, limit
         self._failure: Exception | None = None
-        self.child = self._started()
+        try:
+            self.child = self._started()
+        except BaseException:
+            self.beat.close()
+            raise
 
     def _started(self) -> Child:
         self._failure, self.busy, self.attached = None, False, False
@@ -163,7 +168,7 @@ class WorkerGroup:
         seed: int,
         on_worker_death: str = "raise",
         step_timeout: float | None = None,
-        max_restarts: int = 10,
+        max_restarts: int = 20,
         functions: Sequence[Any] = (),
     ) -> None:
         self.env_num, self.seed = env_num, seed
@@ -175,7 +180,8 @@ class WorkerGroup:
         self.slots: list[WorkerSlot] = []
         specs = registered_specs()
         entries = [spec.entry_point for spec in specs.values() if callable(spec.entry_point)]
-        load = pickled((make_env, specs), (), [*functions, *entries])
+        remedy = "make in the factory what cannot be pickled, or set policy.collect.collector.sampler to 'serial'"
+        load = packed_for("sampler workers", "the env factory", remedy, (make_env, specs), (), [*functions, *entries])
         try:
             for number, columns in enumerate(split_columns(env_num, num_workers)):
                 self.slots.append(WorkerSlot(number, columns, _starter(number, columns, seed, load), step_timeout))
@@ -201,7 +207,7 @@ class WorkerGroup:
     def _compare(self, slot: WorkerSlot, spaces: Sequence[Any]) -> None:
         if tuple(spaces) != self._spaces:
             self.end()
-            raise ValueError(
+            raise EnvError(
                 f"the envs of {slot.child.name} have the spaces {spaces[0]}, {spaces[1]}, those of worker 0 "
                 f"{self._spaces[0]}, {self._spaces[1]}; all columns need the same"
             )

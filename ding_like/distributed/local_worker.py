@@ -129,10 +129,16 @@ class _Worker:
         return {
             "none": none,
             "ends": self.slab.take_ends(),
-            "finished": [{key: episode[key] for key in EPISODE} for episode in self.loop.take_finished()],
+            "finished": self._finished(),
             "version": self.version,
             "busy": time.perf_counter() - began,
         }
+
+    def _finished(self) -> list[tuple[int, dict[str, Any]]]:
+        """The episodes that ended, each with its row; columns counted as in all workers."""
+        first = self.task.columns[0] if getattr(self.env, "native", False) else 0
+        told = [{key: episode[key] for key in EPISODE} for episode in self.loop.take_finished()]
+        return [(t, {**one, "column": one["column"] + first}) for t, one in zip(self.loop.over, told, strict=True)]
 
     def _on_state(self, _: None) -> dict[str, Any]:
         return {**self.loop.state_dict(), "policy": self.policy.run_state_dict()}

@@ -15,7 +15,7 @@ from ding_like.distributed.local_worker import PolicyTask, published
 from ding_like.distributed.parameters import ParameterBoard
 from ding_like.utils.seed import episode_seed
 from ding_like.utils.shared_memory import SharedTree, spec_of
-from ding_like.utils.shipping import pickled
+from ding_like.utils.shipping import packed_for
 from ding_like.worker.collector.slab import NO_ENDS, Slab
 
 
@@ -57,8 +57,12 @@ class WorkerRows:
         self._launched = False
         slab.set_memory(self._make_memory)
         group.enlist = self._enlist
-        for slot in group.slots:
-            self._enlist(slot)
+        try:
+            for slot in group.slots:
+                self._enlist(slot)
+        except BaseException:
+            self.release()
+            raise
 
     # ------------------------------------------------------------------ start
     def _enlist(self, slot: WorkerSlot) -> None:
@@ -67,7 +71,12 @@ class WorkerRows:
         if slot.incarnation:
             seed = episode_seed(seed, "worker", slot.number, slot.incarnation)
         make = partial(self._make_policy, slot.columns, self.env_num, seed)
-        load = pickled(make, None, [type(self.policy), type(self.policy.get_model())])
+        remedy = (
+            "take out of policy and model what cannot be pickled (locks, open files), or set "
+            "policy.collect.collector.sampler to 'serial'"
+        )
+        known = [type(self.policy), type(self.policy.get_model())]
+        load = packed_for(slot.child.name, "its policy", remedy, make, None, known)
         order = PolicyTask(load, self._board.shared.spec, self.slab.capacity, self.slab.masked)
         slot.tell("policy", order, [self._board.shared.fd, slot.beat.fd])
         if self._launched:
@@ -127,6 +136,7 @@ class WorkerRows:
                 self._ask()  # those who were started in place of workers that did not live to their first row
         start, rows, _, _ = self._order
         ends: list[tuple[int, np.ndarray, Any]] = []
+        finished: list[tuple[int, dict]] = []  # with the row of each
         filled: dict[WorkerSlot, dict] = {}
         for slot in self._asked:
             answer = self.group.answer(slot)
@@ -137,13 +147,14 @@ class WorkerRows:
         for slot, done in filled.items():
             slot.wrote = slot.incarnation
             none += done["none"]
-            self._finished += done["finished"]
+            finished += done["finished"]
             self.busy[slot.number] += done["busy"]
             self._note_ready(slot, tree_index(self._shared.tree["ready"], slice(*slot.columns)))
             for flat, finals in done["ends"]:
                 row, columns = np.divmod(flat, slot.width)
                 ends.append((int(row[0]), columns + slot.columns[0], finals))
         self._merge(ends)
+        self._finished += [episode for _, episode in sorted(finished, key=lambda one: (one[0], one[1]["column"]))]
         self.slab.fill, self._order = start + rows, None
         self._announce_new()
         return none

@@ -12,11 +12,9 @@ def __getattr__(name: str) -> Any:
 
         return serial_pipeline
     if name in ("parallel_pipeline", "async_pipeline"):
-        from functools import partial
+        from ding_like.entry import serial_entry
 
-        from ding_like.entry.serial_entry import serial_pipeline
-
-        return partial(serial_pipeline, mode=name.removesuffix("_pipeline"))
+        return getattr(serial_entry, name)
     if name == "eval":
         from ding_like.entry.eval_entry import eval as evaluate
 

@@ -79,9 +79,22 @@ class Components:
     lag: int = 0  # rounds of learning that the rows of a block are behind
 
     def close(self) -> None:
-        """Close the envs."""
+        """Close the envs, all of them; the first error of that is raised at the end."""
+        failed: list[Exception] = []
         for manager in self.managers:
-            manager.close()
+            try:
+                manager.close()
+            except Exception as err:  # of any env
+                failed.append(err)
+        if failed:
+            raise failed[0]
+
+    def close_after(self, error: BaseException) -> None:
+        """Close the envs of a run that this error ends; what closing raises becomes a note of it."""
+        try:
+            self.close()
+        except Exception as err:  # of any env
+            error.add_note(f"Closing the envs failed too: {type(err).__name__}: {err}")
 
 
 def full_config(

@@ -83,6 +83,7 @@ def _run_eval(
     click.echo(json.dumps({key: result[key] for key in ("eval_value", "eval_value_raw", "n_episode")}))
 
 
+LONGEST = 4000  # characters of an error that are shown
 _RUN_OPTIONS = ("env_step", "train_iter", "exp_name", "load_path", "resume", "on_exists", "video", "follow")
 MODES: dict[str, Callable[..., None]] = {
     "serial": _run_training,
@@ -120,7 +121,12 @@ _SET = click.option(
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("-m", "--mode", type=click.Choice(list(MODES)), help="What to do with the config.")
+@click.option(
+    "-m",
+    "--mode",
+    type=click.Choice(list(MODES)),
+    help="Train in one process (serial), with workers that collect (parallel), beside learning (async); or evaluate.",
+)
 @click.option("-c", "--config", metavar="FILE", help="Config file (.py or .yaml).")
 @click.option("-s", "--seed", "seeds", type=int, multiple=True, help="May repeat: <exp_name>/seed_N each.  [0]")
 @click.option("--env-step", type=_Count(), help="Stop after this many env steps.")
@@ -304,7 +310,10 @@ def _report(error: BaseException, debug: bool) -> None:
         return
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     text = exit_message(error) if isinstance(error, SystemExit) else text
+    text = text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text)} characters)"
     click.echo(f"Error: {text or type(error).__name__}", err=True)
+    for note in getattr(error, "__notes__", ()):
+        click.echo(f"  {note}", err=True)
     frame = _users_frame(error)
     if frame is not None:
         where = f"{frame.filename}, line {frame.lineno}, in {frame.name}"

@@ -104,6 +104,7 @@ class SyncLoop:
         finally:
             self.request.deferring = False
             gc.unfreeze()
+            gc.collect()  # a finished run's shared memory goes with its last cycle of references
 
     def _start(self) -> None:
         collector, size = self.parts.collector, int(self.parts.cfg.policy.random_collect_size)
@@ -127,9 +128,9 @@ class SyncLoop:
                 if points is not None:
                     points.write()
                 raise self.request.error
+            phases.enter("collect")  # a point waits for rows that are under way
             if points is not None and (points.due or learner.train_iter + self._round >= self.max_train_iter):
                 points.write()
-            phases.enter("collect")
             collector.collect(self.diagnostics.push)
             if self.parts.lag and not self._limit_reached():
                 self.diagnostics.ahead()

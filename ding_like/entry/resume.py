@@ -64,8 +64,8 @@ class ResumePoints:
         if reason is not None and not self._told:
             self._told = True
             get_logger().info(
-                f"resume points of this run are not exact, as its envs have no snapshot: {reason}. A resumed run "
-                "truncates the open episodes and starts new ones; an env with get_state() and set_state() has one"
+                f"resume points of this run are not exact: {reason}. A resumed run truncates the open episodes "
+                "and starts new ones; docs/resume.md tells what an exact one takes"
             )
         try:
             self.path.parent.mkdir(exist_ok=True)
@@ -87,6 +87,7 @@ def run_state(parts: Any, learner: Any, loop: Any, logger: Any) -> dict[str, Any
     """The state of a run between two rounds of its loop; refers to live memory."""
     return {
         "seed": parts.seed,
+        "mode": parts.mode,
         "config": to_plain(parts.cfg),
         "policy": parts.policy.learn_mode.state_dict(),
         "acting": parts.policy.run_state_dict(),
@@ -142,11 +143,14 @@ def run_of_config(source: Any) -> str | None:
 
 
 SAMPLER = "policy.collect.collector.sampler"  # `auto` resumes with what the run chose
-WORKERS = "policy.collect.collector.num_workers"  # of another number it goes on, exactly where the sampler can
+WORKERS = [
+    f"policy.collect.collector.{key}" for key in ("num_workers", "on_worker_death", "step_timeout", "max_restarts")
+]
 
 
-def find_run(cfg: Mapping[str, Any], seed: int | None) -> tuple[Path, dict[str, Any]]:
-    """Folder and state of the newest run of `cfg.exp_name` that has this config and, unless it is None, this seed.
+def find_run(cfg: Mapping[str, Any], seed: int | None, mode: str = "serial") -> tuple[Path, dict[str, Any]]:
+    """Folder and state of the newest run of `cfg.exp_name` that has this config and mode and, unless it is None, this
+    seed.
 
     Raises RunFolderError where there is no run at all, ConfigError naming what differs where none fits, CheckpointError
     for a point that cannot be read.
@@ -158,6 +162,8 @@ def find_run(cfg: Mapping[str, Any], seed: int | None) -> tuple[Path, dict[str, 
         differ = list(_differences(state["config"], to_plain(cfg)))
         if seed not in (None, state["seed"]):
             differ.insert(0, f"seed was {state['seed']}, is {seed}")
+        if mode != state["mode"]:
+            differ.insert(0, f"it ran with -m {state['mode']}, this is -m {mode}")
         if not differ:
             return folder, state
         more = f"; and {len(differ) - 6} more" if len(differ) > 6 else ""
@@ -209,7 +215,7 @@ def _differences(saved: Any, now: Any, path: str = "") -> Iterator[str]:
             if path or key not in _FREE:
                 where = f"{path}.{key}" if path else str(key)
                 yield from _differences(saved.get(key), now.get(key), where)
-    elif path == WORKERS or (path == SAMPLER and now == "auto"):
+    elif path in WORKERS or (path == SAMPLER and now == "auto"):
         return
     elif saved != now and not (saved != saved and now != now):
         yield f"{path} was {saved!r}, is {now!r}"

@@ -27,6 +27,7 @@ from ding_like.utils.log import get_logger
 MODES = ("serial", "parallel", "async")
 HAND_OFF_S = 60e-6  # a message to every worker and their answers; benchmarks/samplers.py: 42 to 67 us with two
 MEASURE_S = 0.15  # seconds that each measurement of `auto` takes at most
+CLEARLY = 1.15  # times slower than the best that `serial` may be to be taken: measurements differ by that much
 WORKER_KEYS = ("num_workers", "on_worker_death", "step_timeout", "max_restarts")
 
 
@@ -170,6 +171,8 @@ def calibrate(cfg: CfgDict, make_policy: Callable[[Any, bool], Policy], env_sett
         manager.close()
     predicted = costs.predict(columns, workers, cores, rows)
     chosen = min(predicted, key=lambda name: predicted[name])
+    if predicted["serial"] < CLEARLY * predicted[chosen]:  # what is about as good as workers needs none
+        chosen = "serial"
     told = ", ".join(f"{name} {seconds * 1e6:.0f}" for name, seconds in predicted.items())
     get_logger().info(
         f"sampler auto: '{chosen}'. One env step takes {costs.env * 1e6:.0f} us, the policy {costs.act * 1e6:.0f} us "

@@ -71,7 +71,7 @@ def serial_pipeline(
     cfg = full_config(input_cfg, sets, exp_name, own_model=model is not None)
     setup_console()
     choose_sampler(cfg, mode)
-    point = _read_point(cfg, seed, load_path, on_exists) if resume else None
+    point = _read_point(cfg, seed, load_path, on_exists, mode) if resume else None
     if point is not None:  # what `auto` chose
         cfg.policy.collect.collector.sampler = point[1]["config"]["policy"]["collect"]["collector"]["sampler"]
     seed = choose_seed(cfg, seed if point is None else point[1]["seed"])
@@ -85,20 +85,36 @@ def serial_pipeline(
             folder = RunFolder(cfg.exp_name, on_exists) if point is None else RunFolder.existing(point[0])
             checkpoints.folder = folder
             _run(parts, checkpoints, folder, max_train_iter, max_env_step, None if point is None else point[1], request)
-        finally:
+        except BaseException as err:
+            parts.close_after(err)
+            raise
+        else:
             parts.close()
+        finally:
             if checkpoints is not None and checkpoints.folder is not None:
                 checkpoints.folder.close()
     return parts.policy
 
 
-def _read_point(cfg: CfgDict, seed: int | None, load_path: str | None, on_exists: str) -> tuple[Path, dict[str, Any]]:
+def parallel_pipeline(input_cfg: Any, *args: Any, **options: Any) -> Policy:
+    """`serial_pipeline` with `mode='parallel'`: worker processes collect, in turn with the updates made here."""
+    return serial_pipeline(input_cfg, *args, **options, mode="parallel")
+
+
+def async_pipeline(input_cfg: Any, *args: Any, **options: Any) -> Policy:
+    """`serial_pipeline` with `mode='async'`: worker processes collect while this one learns."""
+    return serial_pipeline(input_cfg, *args, **options, mode="async")
+
+
+def _read_point(
+    cfg: CfgDict, seed: int | None, load_path: str | None, on_exists: str, mode: str
+) -> tuple[Path, dict[str, Any]]:
     """The folder and the state of the run to resume."""
     if on_exists == "error":
         raise ConfigError("on_exists='error' (--on-exists) has no meaning with resume, which wants the folder to exist")
     if load_path is not None:
         raise ConfigError("resume goes on from a run's own resume point; leave out load_path (--load-path)")
-    return find_run(cfg, seed)
+    return find_run(cfg, seed, mode)
 
 
 class _Checkpoints:
@@ -189,7 +205,7 @@ def _tell_how_to_go_on(loop: SyncLoop, folder: RunFolder) -> None:
 def _load(state: dict[str, Any], parts: Components, learner: Learner, loop: SyncLoop, folder: RunFolder) -> None:
     load_run_state(state, parts, learner, loop)
     envstep, reason = parts.collector.envstep, parts.collector.not_exact
-    told = "" if reason is None else f"; not exact, as its envs have no snapshot: {reason}"
+    told = "" if reason is None else f"; not exact: {reason}"
     get_logger().info(f"resuming {folder.path} at env step {envstep:,}, gradient step {learner.train_iter:,}{told}")
 
 

@@ -27,9 +27,11 @@ class RunningStatistics(nn.Module):
         self.count: torch.Tensor
 
     def update(self, rows: np.ndarray) -> None:
-        """Take in rows `[N, *shape]`."""
+        """Take in rows `[N, *shape]`; none changes nothing."""
         batch = torch.as_tensor(np.asarray(rows, np.float64), device=self.mean.device)
         n = batch.shape[0]
+        if not n:
+            return
         total = self.count + n
         delta = batch.mean(0) - self.mean
         m2 = self.var * self.count + batch.var(0, unbiased=False) * n + delta**2 * self.count * n / total

@@ -63,6 +63,8 @@ class ActorCriticPolicy(Policy):
         "collect.gae_lambda": fraction,
     }
     stores = ("rollout",)
+    _unit = np.float32(1)  # of the network's values, since it was last trained
+    _acted_unit: np.float32 | None = None  # of the values in a block that was begun; None: the present scale
     train_mode = False
     """Off: with dropout on, the probabilities of an update would not be those the actions were drawn with."""
 
@@ -125,6 +127,14 @@ class ActorCriticPolicy(Policy):
     def _get_updates(self) -> int:
         return int(self._cfg.learn.epoch_per_collect)
 
+    def _get_setting_collect(self, envstep: int) -> dict[str, Any]:
+        self._acted_unit = self._unit  # a block is begun
+        return super()._get_setting_collect(envstep)
+
+    def _train(self, data: Any) -> dict[str, Any]:
+        self._unit = self._value_scale()  # what the targets of this rollout were divided by
+        return super()._train(data)
+
     def _forward_collect(self, obs: Any, data_id: Any = None, **setting: Any) -> ArrayDict:
         setting["mode"] = "compute_actor_critic"
         output = self._act("collect", self._collect_model, obs, data_id, setting)
@@ -170,8 +180,11 @@ class ActorCriticPolicy(Policy):
 
         Schulman 2016, eq. 16; a truncated episode bootstraps from its final observation, a terminated one does not.
         """
-        scale = self._value_scale()
-        value = np.asarray(data["value"]) * scale  # [T, B]
+        stored, scale = data["value"], self._value_scale()
+        acted, self._acted_unit = self._acted_unit, None
+        value = np.asarray(stored) * (scale if acted is None else acted)  # [T, B]
+        if acted not in (None, scale):  # the block was begun before the network was trained in its present unit
+            stored = value / scale
         discount, cut = make_masks(data, self._gamma)  # [T, B]
         next_value = self._next_value(data, value, discount, scale)  # [T, B]
         adv = gae_advantage(data["reward"], discount, cut, value, next_value, self._lambda, mask=data.get("mask"))
@@ -179,9 +192,9 @@ class ActorCriticPolicy(Policy):
         if hasattr(self, "_value_norm"):
             real = target if "mask" not in data else target[data["mask"] > 0]
             self._value_norm.update(real.reshape(-1, 1))
-            scale = self._value_scale()
+        scale = self._value_scale()
         fields = {name: data[name] for name in ("obs", "action", "logit", "mask") if name in data}
-        fields |= {"adv": adv, "return_": target / scale, "value": data["value"]}
+        fields |= {"adv": adv, "return_": target / scale, "value": stored}
         return Block(fields, data.starts)
 
     def _value_scale(self) -> np.float32:
@@ -285,3 +298,13 @@ class ActorCriticPolicy(Policy):
             )
         if mine:
             self._value_norm.load_state_dict(state["value_norm"])
+            self._unit, self._acted_unit = self._value_scale(), None
+
+    def run_state_dict(self) -> dict[str, Any]:
+        """See `Policy.run_state_dict`; and the units of values, of the network and of a block that was begun."""
+        return {**super().run_state_dict(), "units": (self._unit, self._acted_unit)}
+
+    def load_run_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore `run_state_dict`."""
+        super().load_run_state_dict(state)
+        self._unit, self._acted_unit = state["units"]

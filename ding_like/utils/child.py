@@ -189,8 +189,8 @@ class Child:
 
     def kill(self) -> None:
         """End it at once, stopped or not."""
-        with suppress(ValueError):  # closed already
-            self.process.kill()
+        with suppress(ValueError, ProcessLookupError):  # closed already; gone already
+            os.kill(self.pid, signal.SIGKILL)
             self.process.join(5.0)
 
     def ask_to_close(self) -> None:
@@ -323,8 +323,9 @@ def _run(conn: Connection, variables: Mapping[str, str], load: bytes) -> None:
         target, args = unpickled(load)
         target(conn, *args)
     except BaseException as err:  # whatever it is, the parent tells the user
-        if isinstance(err, SystemExit):
-            err = RuntimeError(f"code of the worker called sys.exit({err.code!r})").with_traceback(err.__traceback__)
+        if not isinstance(err, Exception):  # in the parent it would mean something else: Ctrl-C, the end
+            what = f"called sys.exit({err.code!r})" if isinstance(err, SystemExit) else f"raised {err!r}"
+            err = RuntimeError(f"code of the worker {what}").with_traceback(err.__traceback__)
         with suppress(OSError):  # no parent, nobody to tell
             tell(conn, "error", Failure(err))
         os._exit(1)

@@ -1,7 +1,8 @@
-"""How many cores this process may use."""
+"""What this process may use: cores, and the memory of its container."""
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -26,3 +27,28 @@ def _quota(root: Path) -> float | None:
         return None if quota == "max" or int(quota) < 0 else int(quota) / int(period)
     except (OSError, ValueError):  # not there, or in another form
         return None
+
+
+def free_of_container() -> float:
+    """Bytes that control groups still allow, files that the kernel keeps in memory counted as free; inf: no limit."""
+    return _free(CGROUP)
+
+
+def _free(root: Path) -> float:
+    """Of control groups of the second version (`memory.max`) or the first."""
+    first = root / "memory"
+    try:
+        if (root / "memory.max").is_file():
+            limit, used, stat = (root / name for name in ("memory.max", "memory.current", "memory.stat"))
+            prefix = ""
+        else:
+            limit, used = first / "memory.limit_in_bytes", first / "memory.usage_in_bytes"
+            stat, prefix = first / "memory.stat", "total_"
+        allowed = limit.read_text().strip()
+        if allowed == "max":
+            return math.inf
+        kept = dict(line.split() for line in stat.read_text().splitlines())
+        cached = sum(int(kept.get(f"{prefix}{kind}_file", 0)) for kind in ("active", "inactive"))
+        return max(0, int(allowed) - int(used.read_text()) + cached)
+    except (OSError, ValueError):  # not there, or in another form
+        return math.inf

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ding_like.data.tree import tree_leaves, tree_map
+from ding_like.utils.cores import free_of_container
 
 NUMBERS = "biufc"
 ALIGN = 64  # bytes of a cache line: leaves that different processes write share none
@@ -70,7 +71,11 @@ class SharedTree:
         self.spec = spec
         size = sum(-(-leaf.nbytes // ALIGN) * ALIGN for leaf in tree_leaves(spec)) or ALIGN
         self.fd = _make(size) if fd is None else fd
-        self._memory = mmap.mmap(self.fd, size)
+        try:
+            self._memory = mmap.mmap(self.fd, size)
+        except BaseException:
+            self.close()
+            raise
         self._at = 0
         self.tree = tree_map(self._carve, spec)
 
@@ -109,6 +114,10 @@ def _make(size: int) -> int:
 
 def _free_memory() -> float:
     """Bytes that can be had without any process losing its own; unlimited where that is not known."""
+    return min(_free_of_machine(), free_of_container())
+
+
+def _free_of_machine() -> float:
     try:
         with open("/proc/meminfo") as file:
             lines = (line.split() for line in file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.machinery
+import io
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +32,44 @@ def pickled(value: Any, kinds: Sequence[str] | None = None, functions: Iterable[
     names = {getattr(obj, "__module__", None) for obj in [*(entry for *_, entry in found), *functions]}
     modules = [sys.modules[name] for name in names if name in sys.modules and name != "__main__"]
     with _by_value([module for module in modules if not importable(module)]):
-        return cloudpickle.dumps((found, value))
+        file = io.BytesIO()
+        _Pickler(file).dump((found, value))
+        return file.getvalue()
+
+
+def packed_for(
+    name: str,
+    what: str,
+    remedy: str,
+    value: Any,
+    kinds: Sequence[str] | None = None,
+    functions: Iterable[Any] = (),
+) -> bytes:
+    """`pickled`, whose mistakes are told.
+
+    Args:
+        name: of the process that it is for.
+        what: cannot be sent, where it cannot.
+        remedy: what to do then.
+
+    Raises TypeError with these, for whatever an object in `value` raises.
+    """
+    try:
+        return pickled(value, kinds, functions)
+    except Exception as err:  # of any class
+        told = f"{name}: {what} cannot be sent to another process ({type(err).__name__}: {err}); {remedy}"
+        raise TypeError(told) from err
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Tensors go as those of the CPU: another process may have no GPU, or no memory on it to spare."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        torch = sys.modules.get("torch")
+        if torch is not None and type(obj) is torch.Tensor and obj.device.type != "cpu":  # also of a Parameter
+            there = obj.detach().cpu().requires_grad_(obj.requires_grad)
+            return there.__reduce_ex__(2)
+        return super().reducer_override(obj)
 
 
 def unpickled(data: bytes) -> Any:

@@ -141,8 +141,8 @@ class Collecting:
 
     @property
     def episodes(self):
-        keys = ("return_", "return_raw", "length")
-        return sorted(tuple(float(e[k]) for k in keys) for e in self.collector.episodes)
+        keys = ("column", "return_", "return_raw", "length")
+        return [tuple(float(e[k]) for k in keys) for e in self.collector.episodes]
 
     def close(self):
         self.manager.close()

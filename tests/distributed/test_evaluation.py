@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -224,6 +225,15 @@ def test_a_stopped_process_is_replaced_after_its_time():
         assert gone(pid)
     finally:
         process.close()
+
+
+def test_what_cannot_be_sent_there_is_named_with_a_remedy():
+    lock = threading.Lock()
+    told = (
+        r"evaluation: its env or model cannot be sent to another process .*lock.*set policy\.eval\.evaluator\.where to"
+    )
+    with pytest.raises(TypeError, match=told):
+        one(lambda: (lock, Slow(4))[1])
 
 
 def test_closing_leaves_no_process_even_amid_an_evaluation(process):

@@ -2,11 +2,14 @@
 
 import functools
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 
 from ding_like.data import torchify, tree_map, tree_paths
+from ding_like.distributed.group import WorkerGroup
+from ding_like.envs.env_manager.vector_env_manager import VectorEnvManager
 from ding_like.model.template.drqn import DRQN
 from ding_like.policy.a2c import A2CPolicy
 from ding_like.policy.actor_critic import ActorCriticPolicy
@@ -14,7 +17,8 @@ from ding_like.policy.dqn import DQNPolicy
 from ding_like.policy.ppo import PPOPolicy
 from ding_like.policy.r2d2 import R2D2Policy
 from ding_like.rl_utils.distribution import make_distribution
-from tests.distributed.parts import SAMPLERS, Collecting, Elementwise, Leaky, policy_maker
+from ding_like.worker import SampleCollector
+from tests.distributed.parts import SAMPLERS, Collecting, Elementwise, Leaky, policy_maker, worker_policy
 from tests.envs.worker_toys import Diary
 
 ENVS = [Diary] * 5
@@ -64,7 +68,7 @@ def assert_same(one, other):
         same(a, b, f"block {i}")
     for i, (a, b) in enumerate(zip(one.items, other.items)):
         same(a, b, f"items {i}")
-    assert one.episodes == other.episodes
+    assert one.episodes == other.episodes and one.collector.statistics() == other.collector.statistics()
     for name in ("envstep", "episode_count"):
         assert getattr(one.collector, name) == getattr(other.collector, name)
 
@@ -138,6 +142,33 @@ def test_a_block_begun_before_an_update_is_that_of_the_network_before_it(name):
     if name == "ppo":  # the value after the last row is the newest network's
         run.items, late.items = [], []
     assert_same(run, late)
+
+
+@pytest.mark.parametrize("sampler", ["local 2", "local 3", "server 2", "alternating 2"])
+def test_the_statistics_of_long_blocks_are_of_the_same_hundred_episodes(sampler):
+    make, envs = CASES["dqn"]
+    with Collecting("serial", 0, make, envs) as wanted, Collecting(*SAMPLERS[sampler], make, envs) as run:
+        for one in (wanted, run):
+            one.collect(n_sample=1500)
+        assert_same(run, wanted)
+    assert run.collector.episode_count > 120 and {column for column, *_ in run.episodes} == set(range(5))
+
+
+def pairs(first, end):
+    return VectorEnvManager(lambda num, seeds: gymnasium.make_vec("CartPole-v1", num), end - first)
+
+
+def test_episodes_of_native_columns_are_named_as_in_all_workers():
+    make = policy_maker(DQNPolicy, functools.partial(Elementwise, 2), 4, 2)
+    group = WorkerGroup(pairs, 4, 2, 0)
+    try:
+        policy = make(0)
+        group.serve(policy, functools.partial(worker_policy, make))
+        collector = SampleCollector(policy._cfg.collect, group, policy.collect_mode, 0)
+        collector.collect(lambda items: 1, n_step=400)
+        assert {episode["column"] for episode in collector.episodes} == set(range(4))
+    finally:
+        group.close()
 
 
 # ---------------------------------------------------------------- real networks

@@ -4,6 +4,7 @@ import functools
 import os
 import pickle
 import signal
+import threading
 import time
 
 import gymnasium
@@ -136,7 +137,59 @@ def test_an_env_that_dies_again_and_again_uses_up_the_restarts():
     fns = [Count, functools.partial(Fate, "exit", 5, "step")]
     settings = dict(on_worker_death="restart", max_restarts=2)
     with pytest.raises(WorkerError, match=r"after 2 restarts \(collector.max_restarts\)"), run(fns, **settings) as one:
-        one.collect(200)
+        one.collect(10**6)  # how many it takes depends on the time that a process needs to start
+
+
+@pytest.mark.parametrize("death", ["raise", "restart"])
+def test_envs_of_two_workers_of_three_that_end_their_processes_in_the_first_step_end_the_run(death):
+    fns = [Count, *[functools.partial(Fate, "exit", 0, "step")] * 2]
+    settings = dict(workers=3, on_worker_death=death, max_restarts=2)
+    with pytest.raises(WorkerError, match="exited with code 7") as caught, run(fns, **settings) as one:
+        one.collect(10**6)
+    assert isinstance(caught.value, EnvError)  # one class for whatever goes wrong with the envs of any sampler
+
+
+class Locked(Elementwise):
+    """A network that cannot be pickled."""
+
+    def __init__(self):
+        super().__init__(1)
+        self.lock = threading.Lock()
+
+
+def test_what_cannot_be_sent_to_a_worker_is_named_with_a_remedy():
+    with run([Count] * 2):
+        pass
+    files, lock = open_files(), threading.Lock()
+    told = (
+        r"sampler workers: the env factory cannot be sent to another process .*lock.* set policy\.collect\..*'serial'"
+    )
+    with pytest.raises(TypeError, match=told):
+        run([lambda: (lock, Count())[1]] * 2)
+    told = (
+        r"sampler worker 0 \(.*: its policy cannot be sent to another process .*lock.* set policy\.collect\..*'serial'"
+    )
+    with pytest.raises(TypeError, match=told):
+        made = Locked()
+        Collecting("local", 2, functools.partial(_with, made), [Count] * 2, 8)
+    assert open_files() == files
+
+
+def _with(made, seed=0, shapes=None, fields=None):
+    return first_two(**ONE)(seed, {**(shapes or {}), "model": made}, fields)
+
+
+def test_a_process_that_does_not_start_leaves_no_file(monkeypatch):
+    def refuse(*_):
+        raise OSError("no more processes")
+
+    with run([Count] * 2):
+        pass
+    files = open_files()
+    monkeypatch.setattr("ding_like.distributed.group.Child", refuse)
+    with pytest.raises(OSError, match="no more processes"):
+        run([Count] * 2)
+    assert open_files() == files
 
 
 def test_the_last_worker_cannot_be_done_without():
@@ -164,7 +217,7 @@ def test_a_worker_that_dies_before_its_first_row_is_replaced(tmp_path):
 
 
 def test_spaces_that_differ_from_worker_to_worker_are_an_error():
-    with pytest.raises(ValueError, match=r"sampler worker 1 .* have the spaces .*all columns need the same"):
+    with pytest.raises(EnvError, match=r"sampler worker 1 .* have the spaces .*all columns need the same"):
         make_manager("local", 2, [Count, Diary])
 
 

@@ -53,7 +53,17 @@ def segments():
     return on_policy(model=model, learn_unroll_len=8, collect={"n_sample": 8}, learn={"batch_size": 2})
 
 
-RUNS = {"dqn": (dqn, [13, 25]), "ppo": (on_policy, [6, 19]), "r2d2": (r2d2, [7, 15]), "segments": (segments, [5, 13])}
+def units():
+    return on_policy(norm_obs={"use_norm": True}, learn={"value_norm": True})
+
+
+RUNS = {
+    "units": (units, [6, 19]),
+    "dqn": (dqn, [13, 25]),
+    "ppo": (on_policy, [6, 19]),
+    "r2d2": (r2d2, [7, 15]),
+    "segments": (segments, [5, 13]),
+}
 
 
 @pytest.mark.system

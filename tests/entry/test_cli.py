@@ -220,3 +220,16 @@ def test_sigterm_exits_with_143(monkeypatch, capsys):
     _fails_with(monkeypatch, Terminated("SIGTERM"))
     assert cli.main(["-m", "serial", "-c", "x.py"]) == 143
     assert "Terminated." in capsys.readouterr().err
+
+
+def test_notes_of_an_error_are_shown_and_a_huge_one_is_cut(runs, monkeypatch, capsys):
+    error = ValueError("x" * 5000)
+    error.add_note("sampler worker 1 (env columns 4 to 7)")
+    _fails_with(monkeypatch, error)
+    assert _main("-m serial -c x.py --debug") == 1
+    capsys.readouterr()
+    monkeypatch.setattr(cli, "_is_deliberate", lambda error: True)
+    assert _main("-m serial -c x.py") == 1
+    shown = capsys.readouterr().err
+    assert "xxx ... (5000 characters)" in shown and "  sampler worker 1 (env columns 4 to 7)" in shown
+    assert len(shown) < 4400

@@ -33,6 +33,15 @@ def test_statistics_equal_mean_and_variance_of_all_rows_however_split(sizes, see
     assert statistics.count == len(rows)
 
 
+def test_no_rows_change_nothing():
+    statistics = RunningStatistics((3,))
+    for _ in range(2):
+        before = fingerprint(statistics.state_dict())
+        statistics.update(np.zeros((0, 3)))
+        assert fingerprint(statistics.state_dict()) == before
+        statistics.update(np.random.default_rng(0).normal(size=(4, 3)))
+
+
 def test_float32_rows_far_from_zero_keep_their_variance():
     rows = (1e4 + np.random.default_rng(0).normal(size=(10000, 1))).astype(np.float32)
     statistics = RunningStatistics((1,))
@@ -154,3 +163,14 @@ def test_a_policy_learns_the_statistics_of_what_it_collected_and_evaluation_leav
 def test_a_model_of_the_users_own_is_normalised_too():
     policy = make_policy(model=DQN(1, 2, [8]), norm_obs={"use_norm": True})
     assert isinstance(policy.get_model(), NormalizedModel)
+
+
+def test_nothing_is_observed_between_collecting_and_learning_also_where_the_next_block_is_begun_then():
+    policy = make_policy(model=None, norm_obs=dict(use_norm=True))
+    collector, counts = make_collector(policy, Count(5), Count(7), n_sample=8), []
+    for _ in range(3):
+        collector.collect()
+        counts.append(int(policy.get_model().statistics[0].count))
+        collector.begin()
+        assert int(policy.get_model().statistics[0].count) == counts[-1]
+    assert counts == [0, 8, 16]

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from torch import nn
 
 from ding_like.config import ConfigError
-from ding_like.data import ArrayDict, Block, RowLink
+from ding_like.data import ArrayDict, Block, RowLink, torchify
 from ding_like.policy.a2c import A2CPolicy
 from ding_like.policy.ppo import PPOPolicy
 from ding_like.rl_utils.action_scale import ActionScale
@@ -244,6 +244,38 @@ def test_returns_that_are_all_alike_are_learned_as_one():
     data["reward"][:], data["done"][:], data["terminated"][:] = 1.0, True, True
     items = policy.collect_mode.get_train_sample(data)
     np.testing.assert_allclose(items["return_"], 1.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("resumed", [False, True])
+def test_values_count_in_the_unit_that_their_network_had_when_the_block_was_begun(ahead, resumed):
+    """A block that is begun ahead is of the network before the training that moves it into another unit."""
+    policy = scaled()
+    data, _ = block(1, rows=50)
+    data["reward"] = data["reward"] * 100
+    data["done"][:-1], data["terminated"][:-1] = True, True  # their advantage is reward less value
+    data["done"][-1], data["terminated"][-1] = False, False
+    data.link.finals, data.link.ends = data.link.finals[data.link.ends < 98], data.link.ends[data.link.ends < 98]
+    policy.collect_mode.get_setting(0)
+    items = policy.collect_mode.get_train_sample(data)
+    first = size(policy)
+    assert first > 50
+    if ahead:
+        policy.collect_mode.get_setting(50)
+    policy.learn_mode.forward(ArrayDict({k: torchify(v) for k, v in items.flat().items()}))
+    if not ahead:
+        policy.collect_mode.get_setting(50)
+    if resumed:
+        state, acting, policy = policy.learn_mode.state_dict(), policy.run_state_dict(), scaled()
+        policy.learn_mode.load_state_dict(state)
+        policy.load_run_state_dict(acting)
+    again = policy.collect_mode.get_train_sample(data)
+    unit = 1 if ahead else first
+    wanted = data["reward"] - data["value"] * unit
+    with torch.no_grad():  # the value after the last row is made now
+        wanted[-1] += 0.9 * policy.get_model()(torch.as_tensor(data.link.rows[-1]))["value"].numpy() * first
+    np.testing.assert_allclose(again["adv"], wanted, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(again["value"], data["value"] * unit / first, rtol=1e-5)
 
 
 def test_the_scale_of_values_is_in_every_state_dict():

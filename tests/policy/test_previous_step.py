@@ -202,7 +202,7 @@ def test_act_on_batches_and_what_does_not_fit_is_named():
     ):
         with pytest.raises(ValueError, match=says):
             pi.act(obs[0, 0], reward=bad)
-    with pytest.raises(ValueError, match="obs has 2 rows and the step before had 1.*call of policy.reset"):
+    with pytest.raises(ValueError, match=r"obs has 2 rows and the step before had 1.*call of policy.reset"):
         pi.act(obs[0], batched=True, reward=np.zeros(2))
     pi.reset()
     pi.act(obs[0], batched=True)

@@ -1,10 +1,11 @@
 """Cores: what affinity allows and a container pays for."""
 
+import math
 import os
 
 import pytest
 
-from ding_like.utils import cores
+from ding_like.utils import cores, shared_memory
 
 
 def write(root, files):
@@ -35,3 +36,32 @@ def test_the_smaller_of_affinity_and_quota_counts_and_there_is_one(tmp_path, mon
     monkeypatch.setattr(cores, "CGROUP", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
     assert cores.usable_cores() == usable
+
+
+MANY = "anon 700\ninactive_file 90\nactive_file 10\ntotal_inactive_file 60\ntotal_active_file 40\n"
+
+
+@pytest.mark.parametrize(
+    "files, free",
+    [
+        ({"memory.max": "1000\n", "memory.current": "800\n", "memory.stat": MANY}, 300),
+        ({"memory.max": "500\n", "memory.current": "800\n", "memory.stat": MANY}, 0),
+        ({"memory.max": "max\n", "memory.current": "800\n", "memory.stat": MANY}, math.inf),
+        (
+            {
+                "memory/memory.limit_in_bytes": "2000\n",
+                "memory/memory.usage_in_bytes": "800\n",
+                "memory/memory.stat": MANY,
+            },
+            1300,
+        ),
+        ({"memory.max": "what\n"}, math.inf),
+        ({}, math.inf),
+    ],
+)
+def test_the_memory_that_both_kinds_of_control_groups_leave(tmp_path, monkeypatch, files, free):
+    write(tmp_path, files)
+    monkeypatch.setattr(cores, "CGROUP", tmp_path)
+    assert cores.free_of_container() == free
+    monkeypatch.setattr(shared_memory, "_free_of_machine", lambda: 1000.0)
+    assert shared_memory._free_memory() == min(free, 1000)

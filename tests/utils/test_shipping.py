@@ -2,9 +2,11 @@
 
 import importlib.util
 import sys
+import threading
 import types
 
 import pytest
+import torch
 
 from ding_like.utils import ENV_REGISTRY, shipping
 from tests.helpers import python
@@ -83,3 +85,24 @@ def test_the_running_script_is_hidden_only_for_a_while():
         assert main.__spec__ is None and not hasattr(main, "__file__")
         raise ZeroDivisionError
     assert vars(main) == before
+
+
+def test_tensors_of_another_device_go_as_those_of_the_cpu(monkeypatch):
+    """The meta device stands in for a GPU: its tensors are none of the CPU's."""
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda x: torch.full(x.shape, 7.0))
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3, device="meta"), torch.nn.BatchNorm1d(3))
+    model[1].weight = torch.nn.Parameter(torch.ones(3, device="meta"))
+    model.register_parameter("again", model[1].weight)
+    sent = shipping.unpickled(shipping.pickled(model))
+    assert {x.device.type for x in sent.state_dict().values()} == {"cpu"}
+    assert (sent[0].weight == 7).all() and type(sent[0].weight) is torch.nn.Parameter
+    assert sent.again is sent[1].weight and sent.again.requires_grad
+    assert (sent[1].running_var == 1).all()
+
+
+def test_what_cannot_be_sent_is_named_with_the_reason_and_a_remedy():
+    with pytest.raises(
+        TypeError, match=r"worker 3: its env cannot be sent to another process \(.*lock.*\); do without"
+    ):
+        shipping.packed_for("worker 3", "its env", "do without", threading.Lock())
+    assert shipping.unpickled(shipping.packed_for("worker 3", "its env", "do without", [1, 2])) == [1, 2]

@@ -9,7 +9,7 @@ from ding_like.envs.base_env import EnvTimestep
 from ding_like.policy.dqn import DQNPolicy
 from ding_like.policy.ppo import PPOPolicy
 from ding_like.worker import Replay, Rollout, SampleCollector
-from tests.helpers import Constant, make_policy
+from tests.helpers import Constant, make_policy, policy_config
 from tests.policy.test_actor_critic import LinearV
 from tests.worker.test_sample_collector import GAMMA, Diary, table
 
@@ -48,6 +48,38 @@ class NextStep:
     def take_finished(self):
         taken, self._over = self._over, []
         return taken
+
+
+class Dead(NextStep):
+    """From the third step on every column's worker is dead."""
+
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        timestep = super().step(action)
+        if self.steps > 2:
+            self.idle = np.arange(self.env_num)
+        return timestep
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_blocks_without_a_transition_leave_all_statistics_and_give_nothing_to_learn(recurrent):
+    over = dict(model=dict(encoder_hidden_size_list=[8], lstm_type="gru"), learn_unroll_len=2) if recurrent else {}
+    cfg = policy_config(PPOPolicy, norm_obs=dict(use_norm=True), learn=dict(value_norm=True), **over)
+    policy = PPOPolicy(cfg, seed=0, shapes=dict(obs_shape=3, action_shape=3))
+    collect = deep_merge_defaults(policy._cfg.collect, {"n_sample": 3 if recurrent else 6})
+    collector, store = SampleCollector(collect, Dead(diaries()), policy.collect_mode), Rollout()
+    told = []
+    for _ in range(3):
+        collector.collect(store.push)
+        told.append((store.count, policy._value_scale(), policy.get_model().moments("")))
+        list(store.batches(1, 4))
+    assert [count for count, *_ in told] == [3 if recurrent else 5, 0, 0]  # of 3 segments, of 6 steps
+    assert told[2][1] == told[1][1] == told[0][1] and np.isfinite(told[0][1])
+    for one, other in zip(told[2][2], told[1][2]):
+        np.testing.assert_array_equal(one, other)
+        assert np.isfinite(one).all() and one.any()
 
 
 def rows(items):

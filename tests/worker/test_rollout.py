@@ -71,6 +71,14 @@ def test_nothing_to_train_on_gives_no_batch(empty):
     assert store.count == 0 and not list(store.batches(3, 4))
 
 
+def test_segments_without_a_transition_are_counted_and_left_out():
+    mask = np.float32([[1, 1], [0, 0], [0, 1]])
+    store = Rollout()
+    assert store.push({"adv": np.arange(6.0).reshape(3, 2), "mask": mask}) == 3
+    (batch,) = store.batches(1, 8)
+    assert sorted(batch["adv"].tolist()) == [[0, 1], [4, 5]] and batch["mask"].shape == (2, 2)
+
+
 def test_lists_of_dictionaries_are_collated():
     store = Rollout()
     assert store.push([dict(obs=np.float32([i]), reward=float(i)) for i in range(3)]) == 3

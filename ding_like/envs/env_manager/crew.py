@@ -17,7 +17,7 @@ from ding_like.envs.env_manager.worker_handle import WorkerHandle
 from ding_like.utils.child import ChildDied, ChildTimeout, first_ready
 from ding_like.utils.log import get_logger
 from ding_like.utils.shared_memory import SharedTree
-from ding_like.utils.shipping import pickled
+from ding_like.utils.shipping import packed_for
 
 KINDS = ("env", "env_wrapper")  # registries whose entries a process without a policy needs
 
@@ -199,7 +199,7 @@ def _advice(on_death: str) -> str:
         return "no worker is left"
     if on_death == "restart":
         return "it was started again as often as max_restarts allows"
-    return "with on_worker_death='restart' a run goes on after it"
+    return "to go on after that set policy.collect.collector.on_worker_death to 'restart' or 'shrink'"
 
 
 def _name(fn: Any) -> str:
@@ -210,10 +210,5 @@ def _name(fn: Any) -> str:
 
 def _load(name: str, env_fns: list[Callable[[], Any]], specs: dict[str, Any]) -> bytes:
     entries = [spec.entry_point for spec in specs.values() if callable(spec.entry_point)]
-    try:
-        return pickled((env_fns, specs), KINDS, [*env_fns, *entries])
-    except Exception as err:  # of any class, from any object that a factory holds
-        raise TypeError(
-            f"{name}: its env factory cannot be sent to another process ({type(err).__name__}: {err}); make in the "
-            "factory what cannot be pickled, or use env_manager.type='base'"
-        ) from err
+    remedy = "make in the factory what cannot be pickled, or use sampler='serial'"
+    return packed_for(name, "its env factory", remedy, (env_fns, specs), KINDS, [*env_fns, *entries])

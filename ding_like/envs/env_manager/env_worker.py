@@ -143,7 +143,7 @@ def packed(infos: Infos) -> bytes | None:
     except Exception as err:
         raise EnvError(
             f"the info that step() returned cannot go to another process ({type(err).__name__}: {err}); leave out of "
-            "it what is not plain data, or use env_manager.type='base'"
+            "it what is not plain data, or use sampler='local', where infos stay in the worker"
         ) from err
 
 

@@ -25,6 +25,7 @@ class RowLoop:
         columns: global numbers of the manager's columns, where these are some of many.
 
     Attributes:
+        over: the row in which each episode of the last `finish` ended, in the order of `take_finished`; of one group.
         gapped: columns whose last row was made an end although a block had shown it before; the collector empties it.
     """
 
@@ -35,6 +36,7 @@ class RowLoop:
         self.env_num = env.env_num
         self.may_idle = bool(getattr(env, "may_idle", False))
         self.gapped: np.ndarray = NO_ENDS
+        self.over: list[int] = []
         self.beat: np.ndarray | None = None  # its first entry is counted up with every row, where somebody watches
         self._order: tuple[int, dict[str, Any], bool] | None = None
         self._parts: list[tuple[np.ndarray, Part]] = []
@@ -71,7 +73,8 @@ class RowLoop:
     def _run(self, rows: int, setting: dict[str, Any], forward: Callable[..., ArrayDict]) -> int:
         env, none = self.env, 0
         obs = env.ready_obs
-        for _ in range(rows):
+        self.over = []
+        for t in range(rows):
             output = forward(obs, **setting)
             timestep = env.step(output["action"])
             none += self._write(obs, output, timestep)
@@ -79,7 +82,9 @@ class RowLoop:
             if self.beat is not None:
                 self.beat[0] += 1
             if obs is not timestep.obs:
-                self._end(timestep, timestep.done.nonzero()[0])
+                ended = timestep.done.nonzero()[0]
+                self.over += [t] * len(ended)
+                self._end(timestep, ended)
         return none
 
     def _alternate(self, rows: int, setting: dict[str, Any], forward: Callable[..., ArrayDict]) -> int:

@@ -35,7 +35,7 @@ class SampleCollector:
         num_workers=None,  # worker processes of a sampler that has some; None: one for each usable core
         on_worker_death="raise",  # or restart it, or shrink (go on without its columns); an env's error always raises
         step_timeout=None,  # seconds of one step after which a worker counts as dead; None waits for ever
-        max_restarts=10,  # of workers in a run, with on_worker_death=restart
+        max_restarts=20,  # of workers in a run, with on_worker_death=restart
         lag=1,  # with -m async: rounds of learning that a block may be behind; 0 is -m parallel
     )
 
@@ -93,11 +93,13 @@ class SampleCollector:
             self._started = True
 
     def begin(self) -> None:
-        """Let workers fill the first block of the next `collect`, with the network as it is now; does not wait."""
+        """Let workers fill the first block of the next `collect`, with the network as it is now; does not wait.
+
+        The normaliser takes in nothing here: what was collected last may be yet to be trained on.
+        """
         self.start()
         if self._begun:
             return
-        self._observe()
         self.setting = self._policy.get_setting(self.envstep)
         need = (self.n_sample if self.n_step is None else self.n_step) - self._surplus
         if need > 0:
@@ -124,11 +126,11 @@ class SampleCollector:
         taken: list[Any] = []
         give = sink or (lambda items: _keep(taken, items))
         counted = n_sample is None and n_step is None
+        self._observe()
         if counted and not random:
             self.begin()
         else:
             self.start()
-            self._observe()
             self.setting = {} if random else self._policy.get_setting(self.envstep)
         steps, need = n_step, n_sample
         if counted:
@@ -143,7 +145,7 @@ class SampleCollector:
         return tree_cat(taken) if taken else None
 
     def _observe(self) -> None:
-        """Let the normaliser take in what it has yet to see: never between collecting and learning."""
+        """Let the normaliser take in blocks that were trained on: never between collecting and learning."""
         for seen in self._seen:
             self._policy.observe(seen)
         self._seen.clear()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ding_like.data import ArrayDict, Block, tree_cat, tree_leaves, tree_map
+from ding_like.data import ArrayDict, Block, tree_cat, tree_index, tree_leaves, tree_map
 from ding_like.utils import BUFFER_REGISTRY
 from ding_like.utils.collate import collate_items
 from ding_like.utils.seed import generator
@@ -37,10 +37,11 @@ class Rollout:
     def push(self, items: Any) -> int:
         """Copy a `Block` (its first `starts` rows), a tree `[N, ...]` or a list of dictionaries.
 
-        Rows of a block whose `mask` is 0 are no transitions and are left out.
+        Rows of a block whose `mask` is 0 are no transitions and are left out; so are other items (segments) in which
+        it is 0 everywhere.
 
         Returns:
-            The number of items, of a block with such rows included: a rollout is so many rows of all env columns.
+            The number of items, those included: a rollout is so many rows of all env columns.
         """
         if isinstance(items, list):
             if not items:
@@ -51,6 +52,8 @@ class Rollout:
         else:
             part = ArrayDict({k: tree_map(np.array, v) for k, v in items.items() if v is not None})
             count = len(tree_leaves(part)[0])
+            if "mask" in part:
+                part = tree_index(part, part["mask"].reshape(count, -1).any(1))
         if count and len(tree_leaves(part)[0]):
             self._parts.append(part)
         return count
