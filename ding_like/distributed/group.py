@@ -15,6 +15,7 @@ from ding_like.distributed.local_worker import HEARTBEAT, Task, run
 from ding_like.envs.base_env import EnvError
 from ding_like.envs.env_manager.env_specs import registered_specs
 from ding_like.utils.child import Child, ChildDied, ChildTimeout, first_ready
+from ding_like.utils.cores import cores_for
 from ding_like.utils.log import get_logger
 from ding_like.utils.shared_memory import SharedTree, send_fd, spec_of
 from ding_like.utils.shipping import packed_for
@@ -183,8 +184,10 @@ class WorkerGroup:
         remedy = "make in the factory what cannot be pickled, or set policy.collect.collector.sampler to 'serial'"
         load = packed_for("sampler workers", "the env factory", remedy, (make_env, specs), (), [*functions, *entries])
         try:
-            for number, columns in enumerate(split_columns(env_num, num_workers)):
-                self.slots.append(WorkerSlot(number, columns, _starter(number, columns, seed, load), step_timeout))
+            parts = split_columns(env_num, num_workers)
+            for number, (columns, core) in enumerate(zip(parts, cores_for(len(parts)))):
+                start = _starter(number, columns, seed, load, core)
+                self.slots.append(WorkerSlot(number, columns, start, step_timeout))
             told = [self._made(slot) for slot in self.slots]
         except BaseException:
             self.end()
@@ -338,6 +341,6 @@ class WorkerGroup:
             self._rows.release()
 
 
-def _starter(number: int, columns: tuple[int, int], seed: int, load: bytes) -> Callable[[int], Child]:
+def _starter(number: int, columns: tuple[int, int], seed: int, load: bytes, core: int | None) -> Callable[[int], Child]:
     name = f"sampler worker {number} (env columns {columns[0]} to {columns[1] - 1})"
-    return lambda incarnation: Child(name, run, (Task(load, columns, seed, incarnation),), PRELOAD)
+    return lambda incarnation: Child(name, run, (Task(load, columns, seed, incarnation, core),), PRELOAD)

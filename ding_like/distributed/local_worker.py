@@ -15,6 +15,7 @@ from ding_like.data import tree_map, tree_write
 from ding_like.distributed.parameters import ParameterBoard
 from ding_like.envs.env_manager.env_specs import register_specs
 from ding_like.utils.child import receive, tell
+from ding_like.utils.cores import stay_on
 from ding_like.utils.seed import episode_seed, set_global_seed
 from ding_like.utils.shared_memory import SharedTree, recv_fd, spec_of
 from ding_like.utils.shipping import unpickled
@@ -34,12 +35,14 @@ class Task:
         columns: its columns `[first, end)` of all.
         seed: of the run.
         incarnation: how often workers of these columns were started before.
+        core: to stay on; None: any.
     """
 
     load: bytes
     columns: tuple[int, int]
     seed: int
     incarnation: int
+    core: int | None = None
 
 
 @dataclass
@@ -66,6 +69,7 @@ def published(policy: Any) -> Any:
 def run(conn: Connection, task: Task) -> None:
     """The worker's program: answers the messages of `WorkerRows` until it is told to close."""
     torch.set_num_threads(1)
+    stay_on(task.core)
     set_global_seed(episode_seed(task.seed, "worker", task.columns[0], task.incarnation))
     make_env, specs = unpickled(task.load)
     register_specs(specs)

@@ -269,7 +269,7 @@ def build(
         aside = cfg.policy.eval.evaluator.where == "process"
         if choose_sampler(cfg, mode) == "auto":
             calibrate(cfg, lambda envs, cpu: _trial_policy(cfg, envs, model, cpu), env_setting)
-        collect_envs = make_collect_envs(cfg, seed, env_setting)
+        collect_envs = make_collect_envs(cfg, seed, env_setting, beside=mode == "async")
         made.append(collect_envs)
         if not aside:
             made.insert(0, eval_manager(cfg, env_setting))

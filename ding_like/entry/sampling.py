@@ -67,14 +67,21 @@ def choose_sampler(cfg: CfgDict, mode: str) -> str:
     return str(section.sampler)
 
 
-def workers_of(cfg: CfgDict) -> int:
-    """Worker processes: what the config says, or one for each usable core; no more than there are env columns."""
+def workers_of(cfg: CfgDict, beside: bool = False) -> int:
+    """Worker processes: what the config says, or one for each usable core (`beside`: but the learner's); no more than
+    there are env columns.
+    """
     wanted = cfg.policy.collect.collector.num_workers
-    return min(usable_cores() if wanted is None else int(wanted), int(cfg.env.collector_env_num))
+    found = max(1, usable_cores() - beside) if wanted is None else int(wanted)
+    return min(found, int(cfg.env.collector_env_num))
 
 
-def make_collect_envs(cfg: CfgDict, seed: int, env_setting: Any = None) -> Any:
-    """What the collector's rows come from: an env manager, or the workers of the `local` sampler."""
+def make_collect_envs(cfg: CfgDict, seed: int, env_setting: Any = None, beside: bool = False) -> Any:
+    """What the collector's rows come from: an env manager, or the workers of the `local` sampler.
+
+    Args:
+        beside: workers collect while this process learns: it has a core for itself, unless the config says how many.
+    """
     section, num, env = cfg.policy.collect.collector, int(cfg.env.collector_env_num), env_section(cfg)
     cls: Any = ENV_MANAGER_REGISTRY.get(cfg.env_manager.type)
     native = getattr(cls, "native", False)
@@ -86,7 +93,7 @@ def make_collect_envs(cfg: CfgDict, seed: int, env_setting: Any = None) -> Any:
             fns = make_env_fns(env, num, "collect", env_setting)
             make = partial(_columns, cls, fns, cfg.env.manager)
         settings = {name: section[name] for name in WORKER_KEYS[1:]}
-        return WorkerGroup(make, num, workers_of(cfg), seed, functions=fns, **settings)
+        return WorkerGroup(make, num, workers_of(cfg, beside), seed, functions=fns, **settings)
     if native:
         return cls.from_config(env, cfg.env.manager, num, "collect", env_setting)
     fns = make_env_fns(env, num, "collect", env_setting)

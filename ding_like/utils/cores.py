@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import suppress
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
@@ -14,6 +15,27 @@ def usable_cores() -> int:
     have = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = _quota(CGROUP)
     return max(1, have if quota is None else min(have, int(quota)))
+
+
+def cores_for(workers: int) -> list[int | None]:
+    """A core for each of so many processes that compute without a pause, where they fill all cores there are.
+
+    The kernel wakes two of them on one core while another idles, and moves one away milliseconds later. None where they
+    leave cores free, or the container has a part of each: then it has to choose.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        return [None] * workers
+    cores = sorted(os.sched_getaffinity(0))
+    if workers < len(cores) or usable_cores() < len(cores):
+        return [None] * workers
+    return [cores[number % len(cores)] for number in range(workers)]
+
+
+def stay_on(core: int | None) -> None:
+    """Keep this process on a core, where that is allowed."""
+    if core is not None:
+        with suppress(OSError):
+            os.sched_setaffinity(0, {core})
 
 
 def _quota(root: Path) -> float | None:

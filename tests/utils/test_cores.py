@@ -65,3 +65,13 @@ def test_the_memory_that_both_kinds_of_control_groups_leave(tmp_path, monkeypatc
     assert cores.free_of_container() == free
     monkeypatch.setattr(shared_memory, "_free_of_machine", lambda: 1000.0)
     assert shared_memory._free_memory() == min(free, 1000)
+
+
+def test_workers_that_fill_the_cores_get_one_each_and_others_choose(monkeypatch):
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda pid: {4, 2, 7}, raising=False)
+    monkeypatch.setattr(cores, "usable_cores", lambda: 3)
+    assert cores.cores_for(3) == [2, 4, 7]
+    assert cores.cores_for(4) == [2, 4, 7, 2]
+    assert cores.cores_for(2) == [None, None]
+    monkeypatch.setattr(cores, "usable_cores", lambda: 2)  # a part of each
+    assert cores.cores_for(3) == [None] * 3

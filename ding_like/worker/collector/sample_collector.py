@@ -32,7 +32,7 @@ class SampleCollector:
 
     config: dict = dict(
         sampler="auto",  # serial, local, server, alternating or auto; -m serial makes it serial, -m async local
-        num_workers=None,  # worker processes of a sampler that has some; None: one for each usable core
+        num_workers=None,  # worker processes; None: one for each usable core (with -m async but the learner's)
         on_worker_death="raise",  # or restart it, or shrink (go on without its columns); an env's error always raises
         step_timeout=None,  # seconds of one step after which a worker counts as dead; None waits for ever
         max_restarts=20,  # of workers in a run, with on_worker_death=restart
