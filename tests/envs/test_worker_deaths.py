@@ -63,7 +63,9 @@ def test_a_death_is_raised_with_worker_columns_and_how(fate, words, where, limit
         manager.launch(0)
         play(manager, 10)
     said = str(error.value)
-    assert all(word in said for word in ["env worker 1 (", "column 2", "on_worker_death='restart'"]), said
+    assert all(word in said for word in ["env worker 1 (", "column 2", "on_worker_death to 'restart' or 'shrink'"]), (
+        said
+    )
     assert words.format(limit) in said
     assert time.monotonic() - began < 10 and all(map(gone, children))
     with pytest.raises(EnvError, match="is closed"):
