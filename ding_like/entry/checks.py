@@ -183,7 +183,7 @@ def _network(cfg: CfgDict, policy_cls: type) -> tuple[str, Any, dict[str, Any]] 
     unbuilt._cfg = cfg.policy
     try:
         return network_of(cfg.policy.model, unbuilt.default_model)
-    except (NotImplementedError, AttributeError):
+    except (NotImplementedError, AttributeError):  # it asks for what a built policy has: building it will tell
         return None
 
 

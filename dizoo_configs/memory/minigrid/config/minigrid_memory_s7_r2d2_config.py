@@ -29,9 +29,7 @@ main_config = dict(
         collect=dict(n_sample=32),
         eval=dict(evaluator=dict(eval_freq=1000)),
         other=dict(
-            eps_ladder=dict(
-                base=0.5, alpha=5.0
-            ),  # who turns round at the start sees the object
+            eps_ladder=dict(base=0.5, alpha=5.0),  # who turns round at the start sees the object
             replay_buffer=dict(replay_buffer_size=10000),
         ),
     ),
