@@ -38,8 +38,6 @@ class WorkerRows:
         waited: seconds that this process has waited for them so far.
     """
 
-    remote = True
-
     def __init__(self, group: WorkerGroup, policy: Any, slab: Slab, make_policy: Callable[..., Any]) -> None:
         self.group, self.policy, self.slab = group, policy, slab
         self.env_num, self.may_idle = group.env_num, group.may_idle

@@ -200,8 +200,7 @@ def _env_cost(manager: BaseEnvManager) -> float:
 
 
 def _act_cost(policy: Policy, obs: Any, rows: int) -> float:
-    index = np.arange(rows) % 1
-    seen, mode = tree_index(obs, index), policy.collect_mode
+    seen, mode = tree_index(obs, np.zeros(rows, np.int64)), policy.collect_mode
     mode.reset()
     setting = mode.get_setting(0)
     with torch.no_grad():

@@ -22,14 +22,11 @@ class RowLoop:
         policy: a `collect_mode`.
         slab: takes the rows.
         groups: of columns, as many as `env.groups` is asked for.
-        columns: global numbers of the manager's columns, where these are some of many.
 
     Attributes:
         over: the row in which each episode of the last `finish` ended, in the order of `take_finished`; of one group.
         gapped: columns whose last row was made an end although a block had shown it before; the collector empties it.
     """
-
-    remote = False  # nothing goes on between `begin` and `finish`
 
     def __init__(self, env: Any, policy: Any, slab: Slab, groups: int = 1) -> None:
         self.env, self.policy, self.slab = env, policy, slab
@@ -95,7 +92,7 @@ class RowLoop:
 
         def act(g: int) -> None:
             columns, _ = self._parts[g]
-            seen[g] = tree_index(env.ready_obs, self._parts[g][1].columns)
+            seen[g] = env.ready(columns)
             sent[g] = forward(seen[g], data_id=columns, **setting)
             env.send(sent[g]["action"], columns)
 

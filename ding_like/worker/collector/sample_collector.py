@@ -72,11 +72,6 @@ class SampleCollector:
         self.not_exact: str | None = None
 
     @property
-    def remote(self) -> bool:
-        """Whether rows are filled elsewhere, and what is begun goes on beside the learner."""
-        return bool(self._rows.remote)
-
-    @property
     def waited(self) -> float:
         """Seconds that this process has waited for workers so far."""
         return float(getattr(self._rows, "waited", 0.0))
