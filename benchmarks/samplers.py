@@ -124,7 +124,7 @@ class Bench:
 def worker_pids(parts: Components) -> tuple[int, ...]:
     manager = parts.managers[0]
     if hasattr(manager, "slots"):
-        return tuple(slot.child.pid for slot in manager.slots)
+        return tuple(slot.child.pid for slot in manager.workers)
     return tuple(worker.child.pid for worker in manager._crew.workers) if hasattr(manager, "_crew") else ()
 
 

@@ -46,15 +46,30 @@ def same_work(algo, n, steps):
             learn=dict(learn, entropy_weight=0.01, value_weight=0.5),
             collect=dict(n_sample=4 * n, gae_lambda=0.95),  # segments of 32 steps: 128 a column
         )
+    elif algo in ("sac", "td3"):
+        n = n or 1
+        policy = dict(
+            type=algo,
+            discount_factor=0.99,
+            random_collect_size=1000,
+            learn=dict(batch_size=256, update_per_collect=n, learning_rate=1e-3),
+            collect=dict(n_sample=n),
+            other=dict(replay_buffer=dict(replay_buffer_size=100_000)),
+        )
     else:
         n = n or 1
         learn = dict(batch_size=128, update_per_collect=max(1, n // 4), learning_rate=2.5e-4, target_update_freq=125)
         policy = dict(
-            type="dqn",
+            type=algo,
             double=False,
             discount_factor=0.99,
             random_collect_size=1000,
-            model=dict(encoder_hidden_size_list=[120, 84], dueling=False, head_layer_num=0),
+            model=dict(
+                encoder_hidden_size_list=[120, 84],
+                dueling=False,
+                head_layer_num=0,
+                **(dict(num_quantiles=32) if algo == "qrdqn" else {}),
+            ),
             learn=learn,
             collect=dict(n_sample=max(4, n)),
             other=dict(
@@ -62,15 +77,16 @@ def same_work(algo, n, steps):
                 replay_buffer=dict(replay_buffer_size=10_000),
             ),
         )
-    env = dict(type="CartPole-v1", collector_env_num=n)
+    env = dict(type="Pendulum-v1" if algo in ("sac", "td3") else "CartPole-v1", collector_env_num=n)
     if algo == "rppo":
         env["wrappers"] = [dict(type="select_obs", keep=[0, 2])]
     return dict(env=env, policy=policy)
 
 
 def recipe(algo):
-    """The project's own config of CartPole."""
-    module = importlib.import_module(f"dizoo_configs.classic_control.cartpole.config.cartpole_{algo}_config")
+    """The project's own config of the env."""
+    env = "pendulum" if algo in ("sac", "td3") else "cartpole"
+    module = importlib.import_module(f"dizoo_configs.classic_control.{env}.config.{env}_{algo}_config")
     return deep_merge_defaults(deepcopy(module.main_config), deepcopy(module.create_config))
 
 
@@ -94,7 +110,7 @@ def run(args, steps, clk, maybe_eval, stop):
 
         def __call__(self, learner):
             last.update(envstep=learner.envstep, it=learner.train_iter, t=clk.now())
-            maybe_eval(learner.envstep, lambda o: int(last["eval"].forward(o[None])["action"][0]))
+            maybe_eval(learner.envstep, lambda o: last["eval"].forward(o[None])["action"][0])
 
     evaluate = Evaluator.evaluate
 

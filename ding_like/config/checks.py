@@ -37,6 +37,7 @@ above_one = Check(lambda value: _real(value) and 1 < value < math.inf, "a number
 finite = Check(lambda value: _real(value) and abs(value) < math.inf, "a finite number")
 positive = Check(lambda value: _real(value) and 0 < value < math.inf, "a number above 0")
 fraction = Check(lambda value: _real(value) and 0 <= value <= 1, "a number from 0 to 1")
+below_one = Check(lambda value: _real(value) and 0 <= value < 1, "a number from 0 to below 1")
 positive_fraction = Check(lambda value: _real(value) and 0 < value <= 1, "a number above 0, at most 1")
 
 

@@ -51,12 +51,13 @@ def merge(
     firm: Collection[str] = (),
     elsewhere: Callable[[str], str | None] | None = None,
     rules: Callable[[CfgDict], Iterable[str]] | None = None,
+    nullable: Collection[str] = (),
 ) -> CfgDict:
     """Return the defaults with the user's values in place of them, every key and type checked.
 
     A default's type is the wanted type: bool, int (1e4 will do), float (ints will do), str, list, section. A
     None default takes anything but a quoted number, a `{}` default is a section of free form. None is a value
-    only where it is the default.
+    only where it is the default, or at a path of `nullable`.
 
     Args:
         strict: unknown keys raise; otherwise they are kept and said once (sections of outside classes).
@@ -71,7 +72,7 @@ def merge(
     Raises:
         ConfigError: one line for every mistake, each with the full path and what was wanted.
     """
-    job = _Merge(defaults, path, owner, lenient, firm, elsewhere)
+    job = _Merge(defaults, path, owner, lenient, firm, elsewhere, nullable)
     merged = job.section(defaults, user, path, strict)
     if rules:
         job.mistakes += rules(merged)
@@ -90,6 +91,7 @@ class _Merge:
     lenient: Collection[str]
     firm: Collection[str]
     elsewhere: Callable[[str], str | None] | None
+    nullable: Collection[str]
     mistakes: list[str] = field(default_factory=list)
 
     def section(self, defaults: Mapping[Any, Any], user: Mapping[Any, Any], path: str, strict: bool) -> CfgDict:
@@ -104,7 +106,8 @@ class _Merge:
                 merged[key] = self.section(defaults[key], value, here, strict)
             else:
                 try:
-                    merged[key] = check_value(value, defaults[key], here)
+                    none = value is None and here in self.nullable
+                    merged[key] = None if none else check_value(value, defaults[key], here)
                 except ConfigError as error:
                     self.mistakes.append(str(error))
         return merged

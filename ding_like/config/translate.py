@@ -194,7 +194,7 @@ OBSOLETE = (
     *(Obsolete(f"{section}.import_names", _IMPORTS) for section in _SECTIONS),
     Obsolete("commander", "the loop itself evaluates and stops"),
 )
-# Where the store is `rollout`.
+# Where the store is `rollout` or `phasic`.
 ON_POLICY = (
     *(
         Obsolete(f"policy.other.replay_buffer.{key}", _ROLLOUT)
@@ -226,7 +226,8 @@ def drop_obsolete(
     """Return the user's single dict without the keys of `OBSOLETE`, `ENV_FLAGS` and any `cfg_type`, and with those of
     `RENAMED` under their names here; each is said once.
 
-    A key that the defaults know is left alone. The keys of `ON_POLICY` go where `replay_buffer.type` is 'rollout'.
+    A key that the defaults know is left alone. The keys of `ON_POLICY` go where `replay_buffer.type` is 'rollout' or
+    'phasic'.
 
     Args:
         mistakes: takes the messages instead of an error being raised.
@@ -239,7 +240,7 @@ def drop_obsolete(
     cfg_types = [Obsolete(path, _NO_READER) for path, _ in walk(result) if path.split(".")[-1] == "cfg_type"]
     env_type = get_path(result, "env.type", None)
     own_env = isinstance(env_type, str) and env_type in ENV_REGISTRY
-    on_policy = get_path(result, "replay_buffer.type", None) == "rollout"
+    on_policy = get_path(result, "replay_buffer.type", None) in ("rollout", "phasic")
     more = (*(ON_POLICY if on_policy else ()), *cfg_types, *(() if own_env else ENV_FLAGS))
     for path, says, harmless in (*more, *OBSOLETE):
         if _is_known(path, defaults or {}):

@@ -139,7 +139,6 @@ class EvaluatorProcess(Evaluator):
 
     def _again(self, why: Exception) -> None:
         """Make the evaluation once more, in another process."""
-        self._child.kill()
         self._child.close(0.0)
         self._lost += 1
         if self._lost > 1:

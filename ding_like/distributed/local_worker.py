@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from ding_like.data import tree_map, tree_write
 from ding_like.distributed.parameters import ParameterBoard
 from ding_like.envs.env_manager.env_specs import register_specs
+from ding_like.envs.env_manager.env_worker import Made
 from ding_like.utils.child import receive, tell
 from ding_like.utils.cores import stay_on
 from ding_like.utils.seed import episode_seed, set_global_seed
@@ -53,12 +55,14 @@ class PolicyTask:
         load: `pickled(make_policy)`.
         board: spec of the parameter board.
         capacity, masked: of the slab.
+        blocks: slabs of its columns alone, filled in turn; None: it fills its columns of one slab of all.
     """
 
     load: bytes
     board: Any
     capacity: int
     masked: bool
+    blocks: int | None
 
 
 def published(policy: Any) -> Any:
@@ -67,7 +71,7 @@ def published(policy: Any) -> Any:
 
 
 def run(conn: Connection, task: Task) -> None:
-    """The worker's program: answers the messages of `WorkerRows` until it is told to close."""
+    """The worker's program: answers the messages of its master until it is told to close."""
     torch.set_num_threads(1)
     stay_on(task.core)
     set_global_seed(episode_seed(task.seed, "worker", task.columns[0], task.incarnation))
@@ -75,9 +79,9 @@ def run(conn: Connection, task: Task) -> None:
     register_specs(specs)
     env = make_env(*task.columns)
     try:
-        idles = bool(getattr(env, "may_idle", False))
-        told = env.observation_space, env.action_space, getattr(env, "env_name", ""), idles
-        tell(conn, "spaces", cloudpickle.dumps(told))
+        name, idles = getattr(env, "env_name", ""), bool(getattr(env, "may_idle", False))
+        made = Made(task.columns[0], name, env.observation_space, env.action_space, idles)
+        tell(conn, "made", cloudpickle.dumps(made))
         kind, value = receive(conn)
         if kind != "close":
             _Worker(conn, task, env, value).serve()
@@ -86,7 +90,7 @@ def run(conn: Connection, task: Task) -> None:
 
 
 class _Worker:
-    """Its policy, its part of the shared slab and the answers to messages."""
+    """Its policy, its part of the shared memory and the answers to messages."""
 
     def __init__(self, conn: Connection, task: Task, env: Any, order: PolicyTask) -> None:
         self.conn, self.task, self.env = conn, task, env
@@ -95,10 +99,13 @@ class _Worker:
         self.model = published(self.policy)
         self.board = ParameterBoard(order.board, board)
         self.version = 0
-        self.slab = Slab(order.capacity, 0, masked=order.masked, memory=self._memory)
-        self.loop = RowLoop(env, self.policy.collect_mode, self.slab)
+        self.slabs = [
+            Slab(order.capacity, 0, masked=order.masked, memory=partial(self._memory, k))
+            for k in range(order.blocks or 1)
+        ]
+        self.loop = RowLoop(env, self.policy.collect_mode, self.slabs[0])
         self.loop.beat = SharedTree(spec_of(np.zeros(HEARTBEAT, np.int64)), beat).tree
-        self.span = slice(*task.columns)
+        self.span = slice(*task.columns) if order.blocks is None else slice(None)
         self.shared: SharedTree | None = None
 
     def serve(self) -> None:
@@ -107,7 +114,7 @@ class _Worker:
             kind, value = receive(self.conn)
             if kind == "close":
                 return
-            if kind == "memory":  # the slab that another worker's first row, or a resumed run, has made
+            if kind == "memory":  # what another worker's first row, or a resumed run, has made
                 self._attach(value)
             else:
                 tell(self.conn, kind, getattr(self, f"_on_{kind}")(value))
@@ -120,21 +127,23 @@ class _Worker:
         self.loop.launch(seed)
         return self.env.ready_obs
 
-    def _on_fill(self, order: tuple[int, int, dict, bool]) -> dict[str, Any]:
-        """Fill rows `[start, start + rows)` of the slab with the newest parameters."""
-        start, rows, setting, random = order
+    def _on_fill(self, order: tuple[int, int, int, dict, bool]) -> dict[str, Any]:
+        """Fill rows `[start, start + rows)` of a slab with the newest parameters."""
+        block, start, rows, setting, random = order
         began = time.perf_counter()
         self.version = self.board.fetch(self.model, self.version)
-        self.slab.fill = self.slab.fresh = start
+        slab = self.loop.slab = self.slabs[block]
+        slab.fill = slab.fresh = start
         self.loop.begin(rows, setting, random)
         none = self.loop.finish()
         assert self.shared is not None
-        tree_write(self.shared.tree["ready"], self.span, self.env.ready_obs)
+        tree_write(self.shared.tree[block]["ready"], self.span, self.env.ready_obs)
         return {
             "none": none,
-            "ends": self.slab.take_ends(),
+            "ends": slab.take_ends(),
             "finished": self._finished(),
-            "version": self.version,
+            "train_iter": self.board.train_iter,
+            "done_at": time.monotonic(),
             "busy": time.perf_counter() - began,
         }
 
@@ -157,11 +166,11 @@ class _Worker:
         self.shared = SharedTree(spec, recv_fd(self.conn))
         self.shared.close()  # the memory stays with the arrays
 
-    def _memory(self, row: dict[str, Any], linked: bool) -> dict[str, Any]:
-        """Its columns of the shared slab; where there is none yet, the parent makes it for rows like this one."""
+    def _memory(self, block: int, row: dict[str, Any], linked: bool) -> dict[str, Any]:
+        """Its columns of a shared slab; where there is none yet, the parent makes it for rows like this one."""
         if self.shared is None:
             example = tree_map(lambda a: np.asarray(a)[:1], row)
             tell(self.conn, "layout", (example, linked))
             self._attach(receive(self.conn)[1])
         assert self.shared is not None
-        return tree_map(lambda a: a[:, self.span], self.shared.tree["fields"])
+        return tree_map(lambda a: a[:, self.span], self.shared.tree[block]["fields"])

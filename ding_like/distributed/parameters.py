@@ -23,6 +23,9 @@ class ParameterBoard:
     Args:
         example: the tree of tensors or arrays to be published, of the writer; or the `spec` of another board.
         fd: descriptor of the writer's board; None makes one.
+
+    Attributes:
+        train_iter: gradient step of what was fetched last.
     """
 
     def __init__(self, example: Any, fd: int | None = None) -> None:
@@ -32,7 +35,8 @@ class ParameterBoard:
             word = spec_of(np.zeros(8, np.int64))
             spec = {"word": word, "buffers": (one,) * BUFFERS}
         self.shared = SharedTree(spec, fd)
-        self._word = self.shared.tree["word"]
+        self.train_iter = 0
+        self._word = self.shared.tree["word"]  # version; gradient step of each buffer
         self._buffers = [tree_leaves(buffer) for buffer in self.shared.tree["buffers"]]
 
     @property
@@ -40,14 +44,15 @@ class ParameterBoard:
         """How many publications there were."""
         return int(self._word[0])
 
-    def publish(self, state: Any) -> int:
-        """Write a tree like the example. Returns its version."""
+    def publish(self, state: Any, train_iter: int = 0) -> int:
+        """Write a tree like the example, of that gradient step. Returns its version."""
         version = int(self._word[0]) + 1
         for to, source in zip(self._buffers[version % BUFFERS], tree_leaves(state), strict=True):
             if isinstance(source, torch.Tensor) and source.is_cuda:
                 torch.from_numpy(to).copy_(source)
             else:
                 np.copyto(to, _array(source))
+        self._word[1 + version % BUFFERS] = train_iter
         self._word[0] = version
         return version
 
@@ -68,6 +73,7 @@ class ParameterBoard:
                     to.copy_(torch.from_numpy(source))
                 else:
                     np.copyto(to, source)
+            self.train_iter = int(self._word[1 + version % BUFFERS])
             if int(self._word[0]) <= version + BUFFERS - 2:  # nobody has begun to write into this buffer since
                 return version
         raise RuntimeError("parameters are published faster than they can be copied")

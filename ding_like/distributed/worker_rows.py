@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ding_like.data import buffer_from_example, tree_cat, tree_index, tree_map, tree_paths, tree_write
-from ding_like.distributed.group import WorkerGroup, WorkerSlot
-from ding_like.distributed.local_worker import PolicyTask, published
-from ding_like.distributed.parameters import ParameterBoard
-from ding_like.utils.seed import episode_seed
+from ding_like.data import buffer_from_example, tree_cat, tree_index, tree_map, tree_write
+from ding_like.distributed.enlist import Enlister, check_row
+from ding_like.distributed.worker_slot import WorkerSlot
 from ding_like.utils.shared_memory import SharedTree, spec_of
-from ding_like.utils.shipping import packed_for
 from ding_like.worker.collector.slab import NO_ENDS, Slab
+
+if TYPE_CHECKING:
+    from ding_like.distributed.group import WorkerGroup
 
 
 class WorkerRows:
@@ -26,9 +24,7 @@ class WorkerRows:
 
     Args:
         group: its workers are started.
-        policy: the policy of this process; its network is what the workers act with.
         slab: takes the rows; its memory becomes a shared one.
-        make_policy: `make_policy(columns, total, seed)` makes a worker's policy for its columns `[first, end)`.
 
     Attributes:
         gapped: columns whose last row became an end although a block had shown it before; the collector empties it.
@@ -38,54 +34,25 @@ class WorkerRows:
         waited: seconds that this process has waited for them so far.
     """
 
-    def __init__(self, group: WorkerGroup, policy: Any, slab: Slab, make_policy: Callable[..., Any]) -> None:
-        self.group, self.policy, self.slab = group, policy, slab
+    def __init__(self, group: WorkerGroup, slab: Slab) -> None:
+        self.group, self.slab = group, slab
         self.env_num, self.may_idle = group.env_num, group.may_idle
         self.gapped: np.ndarray = NO_ENDS
         self.ready_obs: Any = None
-        self.busy = [0.0] * len(group.slots)
+        self.busy = [0.0] * len(group.workers)
         self.waited = 0.0
-        self._make_policy = make_policy
-        self._board = ParameterBoard(published(policy))
         self._shared: SharedTree | None = None
         self._finished: list[dict] = []
-        self._order: tuple[int, int, dict[str, Any], bool] | None = None
+        self._order: tuple[int, int, int, dict[str, Any], bool] | None = None
         self._asked: list[WorkerSlot] = []
-        self._seed = 0
-        self._launched = False
         slab.set_memory(self._make_memory)
-        group.enlist = self._enlist
-        try:
-            for slot in group.slots:
-                self._enlist(slot)
-        except BaseException:
-            self.release()
-            raise
+        self._enlister = Enlister(group, slab.capacity, slab.masked)
 
     # ------------------------------------------------------------------ start
-    def _enlist(self, slot: WorkerSlot) -> None:
-        """Give a worker that has made its envs a policy and what is shared."""
-        seed = self.group.seed
-        if slot.incarnation:
-            seed = episode_seed(seed, "worker", slot.number, slot.incarnation)
-        make = partial(self._make_policy, slot.columns, self.env_num, seed)
-        remedy = (
-            "take out of policy and model what cannot be pickled (locks, open files), or set "
-            "policy.collect.collector.sampler to 'serial'"
-        )
-        known = [type(self.policy), type(self.policy.get_model())]
-        load = packed_for(slot.child.name, "its policy", remedy, make, None, known)
-        order = PolicyTask(load, self._board.shared.spec, self.slab.capacity, self.slab.masked)
-        slot.tell("policy", order, [self._board.shared.fd, slot.beat.fd])
-        if self._launched:
-            slot.ask("launch", episode_seed(self._seed, "collect/restart", slot.number, slot.incarnation))
-        else:
-            slot.live = True
-
     def launch(self, seed: int) -> None:
         """Reset the envs."""
-        self._seed, self._launched, self.ready_obs = seed, True, None
-        for slot in self.group.slots:
+        self._enlister.seed, self._enlister.launched, self.ready_obs = seed, True, None
+        for slot in self.group.workers:
             slot.wrote = slot.announced = None
         while self.ready_obs is None:  # where all die, those in their place are asked
             for slot, slot.first in self.group.ask("launch", dict.fromkeys(self.group.working(), seed)).items():
@@ -110,8 +77,8 @@ class WorkerRows:
     # ------------------------------------------------------------------ rows
     def begin(self, rows: int, setting: dict[str, Any], random: bool = False) -> None:
         """Let the workers fill so many rows, with the parameters as they are now; does not wait."""
-        self._board.publish(published(self.policy))
-        self._order = self.slab.fill, rows, setting, random
+        self._enlister.publish()
+        self._order = 0, self.slab.fill, rows, setting, random
         self._ask()
 
     def _ask(self) -> None:
@@ -120,9 +87,9 @@ class WorkerRows:
         """
         self._asked = [slot for slot in self.group.working() if slot.announced == slot.incarnation]
         for slot in self._asked:
-            if self._shared is not None and not slot.attached:
-                self._send_memory(slot)
-            slot.ask("fill", self._order, at_least=0.0)
+            if self._shared is not None:
+                slot.attach(self._shared)
+            slot.ask("fill", self._order, in_step=True)
 
     def finish(self) -> int:
         """Wait for the rows. Returns how many entries of them are no transition."""
@@ -132,7 +99,7 @@ class WorkerRows:
             if not self._agree():
                 self._announce_new()
                 self._ask()  # those who were started in place of workers that did not live to their first row
-        start, rows, _, _ = self._order
+        _, start, rows, _, _ = self._order
         ends: list[tuple[int, np.ndarray, Any]] = []
         finished: list[tuple[int, dict]] = []  # with the row of each
         filled: dict[WorkerSlot, dict] = {}
@@ -141,13 +108,13 @@ class WorkerRows:
             if answer is not None:
                 filled[slot] = answer[1]
         self.waited += time.perf_counter() - began
-        none = self._leave_out([slot for slot in self.group.slots if slot not in filled], start, rows)
+        none = self._leave_out([slot for slot in self.group.workers if slot not in filled], start, rows)
         for slot, done in filled.items():
             slot.wrote = slot.incarnation
             none += done["none"]
             finished += done["finished"]
             self.busy[slot.number] += done["busy"]
-            self._note_ready(slot, tree_index(self._shared.tree["ready"], slice(*slot.columns)))
+            self._note_ready(slot, tree_index(self._shared.tree[0]["ready"], slice(*slot.columns)))
             for flat, finals in done["ends"]:
                 row, columns = np.divmod(flat, slot.width)
                 ends.append((int(row[0]), columns + slot.columns[0], finals))
@@ -168,7 +135,7 @@ class WorkerRows:
                     self.gapped = np.union1d(self.gapped, lost)
                 slot.wrote = None
             where = slice(start, start + rows), slice(*slot.columns)
-            fields = self._shared.tree["fields"]
+            fields = self._shared.tree[0]["fields"]
             tree_map(lambda a, w=where: a[w].fill(0), fields)
             if "obs" in fields and self.slab.linked:
                 tree_write(fields["obs"], where, tree_index(self.ready_obs, where[1]))
@@ -195,31 +162,18 @@ class WorkerRows:
             example, linked = answer[1]
             if self._shared is None:
                 self.slab.begin_rows(example, linked, self.env_num)
-            self._check_same(slot, example)
-            self._send_memory(slot)
+            assert self._shared is not None
+            check_row(slot.child.name, example, spec_of(self._shared.tree[0]["fields"], (), 2))
+            slot.attach(self._shared)
             self._asked.append(slot)
         return self._shared is not None
-
-    def _check_same(self, slot: WorkerSlot, example: dict[str, Any]) -> None:
-        assert self._shared is not None
-        mine = dict(tree_paths(spec_of(example, (), 1)))
-        wanted = dict(tree_paths(spec_of(self._shared.tree["fields"], (), 2)))
-        if mine != wanted:
-            raise ValueError(
-                f"_process_transition: the first row of {slot.child.name} has {mine}, that of worker 0 {wanted}; "
-                "every column needs the same fields, shapes and types"
-            )
 
     def _make_memory(self, row: dict[str, Any], linked: bool) -> dict[str, Any]:
         """Shared rows like this one, for all columns."""
         lead = (self.slab.capacity + 1, self.env_num)
-        self._shared = SharedTree({"fields": spec_of(row, lead, 1), "ready": spec_of(self.ready_obs)})
-        return self._shared.tree["fields"]
-
-    def _send_memory(self, slot: WorkerSlot) -> None:
-        assert self._shared is not None
-        slot.tell("memory", self._shared.spec, [self._shared.fd], at_least=0.0)  # it is filling rows
-        slot.attached = True
+        block = {"fields": spec_of(row, lead, 1), "ready": spec_of(self.ready_obs)}
+        self._shared = self.group.keep(SharedTree((block,)))
+        return self._shared.tree[0]["fields"]
 
     # ------------------------------------------------------------------ the rest of the contract
     def take_finished(self) -> list[dict]:
@@ -229,16 +183,17 @@ class WorkerRows:
 
     def state_dict(self) -> dict[str, Any]:
         """Envs, noise and hidden states of every worker."""
-        told = self.group.ask("state", dict.fromkeys(slot for slot in self.group.slots if slot.live))
-        states = [told.get(slot) for slot in self.group.slots]
+        told = self.group.ask("state", dict.fromkeys(slot for slot in self.group.workers if slot.live))
+        states = [told.get(slot) for slot in self.group.workers]
         why = [state["not_exact"] for state in told.values() if state["not_exact"] is not None]
-        if any(slot not in told or slot.announced != slot.incarnation for slot in self.group.slots if self._launched):
+        launched = self.group.workers if self._enlister.launched else []
+        if any(slot not in told or slot.announced != slot.incarnation for slot in launched):
             why.append("some of its workers died")
         return {
             "workers": states,
-            "split": [list(slot.columns) for slot in self.group.slots],
-            "seed": self._seed,
-            "wrote": [slot.wrote is not None for slot in self.group.slots],
+            "split": [list(slot.columns) for slot in self.group.workers],
+            "seed": self._enlister.seed,
+            "wrote": [slot.wrote is not None for slot in self.group.workers],
             "ready_obs": self.ready_obs,
             "not_exact": why[0] if why else None,
         }
@@ -248,25 +203,19 @@ class WorkerRows:
 
         Returns why it is not.
         """
-        self._seed, self._launched = state["seed"], again is not None
+        self._enlister.seed, self._enlister.launched = state["seed"], again is not None
         self.ready_obs = None if state["ready_obs"] is None else tree_map(np.array, state["ready_obs"])
-        why, split = state["not_exact"], [list(slot.columns) for slot in self.group.slots]
+        why, split = state["not_exact"], [list(slot.columns) for slot in self.group.workers]
         if split != state["split"]:
             why = why or f"its env columns were in {len(state['split'])} workers, now they are in {len(split)}"
         elif None not in state["workers"]:
-            given = {slot: (saved, again) for slot, saved in zip(self.group.slots, state["workers"])}
+            given = {slot: (saved, again) for slot, saved in zip(self.group.workers, state["workers"])}
             told = self.group.ask("load", given)
             why = why or next((reason for reason in told.values() if reason is not None), None)
             if len(told) < len(given):
                 why = why or "some of its workers died"
-        for slot, wrote in zip(self.group.slots, state["wrote"]):
+        for slot, wrote in zip(self.group.workers, state["wrote"]):
             slot.wrote, slot.announced = slot.incarnation if wrote else None, slot.incarnation
         if why is not None and again is not None:
             self.launch(again)
         return why
-
-    def release(self) -> None:
-        """Close what is shared."""
-        self._board.shared.close()
-        if self._shared is not None:
-            self._shared.close()

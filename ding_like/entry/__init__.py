@@ -2,7 +2,10 @@
 
 from typing import Any
 
-__all__ = ["async_pipeline", "eval", "parallel_pipeline", "serial_pipeline", "serial_pipeline_onpolicy"]
+__all__ = [
+    *("async_pipeline", "collect_dataset", "eval", "parallel_pipeline"),
+    *("serial_pipeline", "serial_pipeline_onpolicy"),
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -15,6 +18,10 @@ def __getattr__(name: str) -> Any:
         from ding_like.entry import serial_entry
 
         return getattr(serial_entry, name)
+    if name == "collect_dataset":
+        from ding_like.entry.collect_entry import collect_dataset
+
+        return collect_dataset
     if name == "eval":
         from ding_like.entry.eval_entry import eval as evaluate
 

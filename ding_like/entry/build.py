@@ -23,13 +23,16 @@ from ding_like.config import (
     read_config,
     resolve_aliases,
 )
+from ding_like.distributed.actors import FreeCollector
 from ding_like.distributed.evaluation import EvaluationTask, EvaluatorProcess
 from ding_like.distributed.group import WorkerGroup
-from ding_like.entry.checks import check_hooks, check_spaces, form_mistakes, value_mistakes
+from ding_like.entry.checks import check_hooks, check_spaces, form_mistakes, nullable_keys, value_mistakes
 from ding_like.entry.env_managers import eval_manager
-from ding_like.entry.sampling import calibrate, choose_sampler, make_collect_envs, worker_policy
+from ding_like.entry.sampling import actors_are_free, calibrate, choose_sampler, make_collect_envs, worker_policy
 from ding_like.envs import ENV_CONFIG
-from ding_like.envs.make import env_builder
+from ding_like.envs.make import env_builder, task_sections
+from ding_like.envs.tasks import Tasks
+from ding_like.model.build import fitting_defaults
 from ding_like.policy import Policy
 from ding_like.utils import (
     BUFFER_REGISTRY,
@@ -40,7 +43,7 @@ from ding_like.utils import (
 )
 from ding_like.utils.log import get_logger
 from ding_like.utils.seed import rng_state, set_rng_state
-from ding_like.worker import Evaluator, Learner, Replay, SampleCollector
+from ding_like.worker import Evaluator, Learner, NoCollector, Replay, SampleCollector
 
 TOP_CONFIG: dict = dict(
     exp_name="experiment",  # folder of the run
@@ -129,6 +132,7 @@ def full_config(
     user = resolve_aliases(user, defaults, mistakes)
     if user.policy.type.endswith("_command"):
         user.policy.type = user.policy.type.removesuffix("_command")
+    _take_network_defaults(user, defaults)
     owners = _owners(user, policy_cls)
     merged = merge(
         defaults,
@@ -137,8 +141,19 @@ def full_config(
         firm=[path for path, cls in owners.items() if _ours(cls)],
         elsewhere=_elsewhere,
         rules=lambda cfg: mistakes + value_mistakes(cfg, defaults, policy_cls, own_model),
+        nullable=nullable_keys(policy_cls),
     )
     return fill_aliases(merged)
+
+
+def _take_network_defaults(user: CfgDict, defaults: CfgDict) -> None:
+    """Move the policy's arguments of its network, as far as the network takes them, into a config that lacks them: the
+    section is of free form, as only the constructor knows its keys.
+    """
+    section = user.policy.get("model", {})
+    if isinstance(section, dict) and "model" in defaults.policy:
+        own = fitting_defaults(section, defaults.policy.model)
+        user.policy["model"], defaults.policy["model"] = deep_merge_defaults(own, section), CfgDict()
 
 
 def _choose_store(user: CfgDict, policy_cls: type) -> None:
@@ -148,7 +163,8 @@ def _choose_store(user: CfgDict, policy_cls: type) -> None:
     """
     served = getattr(policy_cls, "stores", Policy.stores)
     served = (served,) if isinstance(served, str) else served
-    on_policy, asked = served[0] == "rollout", get_path(user, "policy.on_policy", None)
+    on_policy = bool(getattr(BUFFER_REGISTRY.get(served[0]), "on_policy", False))
+    asked = get_path(user, "policy.on_policy", None)
     if isinstance(asked, bool) and asked != on_policy:
         raise ConfigError(
             f"policy.on_policy: got {asked}, but policy '{user.policy.type}' is {'on' if on_policy else 'off'}-policy; "
@@ -205,11 +221,13 @@ def check_names(cfg: CfgDict) -> None:
     Raises UnknownNameError with suggestions, ConfigError where spaces, network and policy do not fit, EnvError.
     """
     check_hooks(cfg)
-    env_builder(cfg.env)
-    if cfg.env.type in ENV_REGISTRY:
+    sections = task_sections(cfg.env) or [cfg.env]
+    for section in sections:
+        env_builder(section)
+    if any(section.type in ENV_REGISTRY for section in sections):
         return
     here = CfgDict({**cfg, "policy": CfgDict({**cfg.policy, "cuda": False})})  # the GPU may be on another machine
-    manager = eval_manager(cfg, num=1)
+    manager = eval_manager(cfg, num=len(sections))
     try:
         build_policy(here, manager, seed=0)
     finally:
@@ -280,16 +298,22 @@ def build(
                 worker_policy, type(policy), cfg.policy, None if model is None else policy.get_model(), shapes
             )
             collect_envs.serve(policy, make)
-        collector = SampleCollector(cfg.policy.collect, collect_envs, policy.collect_mode, seed)
+        offline = getattr(BUFFER_REGISTRY.get(cfg.replay_buffer.type), "offline", False)
+        free = actors_are_free(cfg, policy, mode)
+        collector = (NoCollector if offline else FreeCollector if free else SampleCollector)(
+            cfg.policy.collect, collect_envs, policy.collect_mode, seed, Tasks.of(cfg.env).names
+        )
         if aside:  # its envs close with it
             made.insert(0, _evaluator_process(cfg, policy, seed, env_setting, model))
         evaluator = made[0] if aside else build_evaluator(cfg, made[0], policy, seed)
         store = BUFFER_REGISTRY.build(cfg.replay_buffer.type, cfg.policy.other.replay_buffer, seed)
+        if offline:
+            store.attach(policy.collect_mode, policy.interface)
     except BaseException:
         for manager in made:
             manager.close()
         raise
-    lag = int(cfg.policy.collect.collector.lag) if mode == "async" else 0
+    lag = int(cfg.policy.collect.collector.lag) if mode == "async" and not free else 0
     return Components(cfg, seed, policy, collector, evaluator, store, (collect_envs, made[0]), mode, lag)
 
 
@@ -314,7 +338,7 @@ def _trial_policy(cfg: CfgDict, manager: Any, model: nn.Module | None, cpu: bool
 
 def build_evaluator(cfg: CfgDict, manager: Any, policy: Policy, seed: int) -> Evaluator:
     """The evaluator over a manager of its own."""
-    return Evaluator(cfg.policy.eval.evaluator, manager, policy.eval_mode, seed)
+    return Evaluator(cfg.policy.eval.evaluator, manager, policy.eval_mode, seed, Tasks.of(cfg.env))
 
 
 def evaluation(

@@ -12,6 +12,7 @@ from ding_like.config import CfgDict, ConfigError, get_path
 from ding_like.config.checks import (
     Check,
     at_least,
+    below_one,
     fraction,
     mistakes,
     not_negative,
@@ -22,11 +23,12 @@ from ding_like.config.checks import (
     positive_fraction,
 )
 from ding_like.envs.spaces import action_spec, describe_space, model_shapes
+from ding_like.envs.tasks import task_mistakes
 from ding_like.model.build import argument_mistakes, network_of, previous_fields, recurs
 from ding_like.policy import Policy
 from ding_like.rl_utils.action_scale import ActionScale
 from ding_like.rl_utils.previous import FIELDS, own_obs, shows_previous
-from ding_like.utils import ENV_MANAGER_REGISTRY, HOOK_REGISTRY, import_modules, suggest
+from ding_like.utils import BUFFER_REGISTRY, ENV_MANAGER_REGISTRY, HOOK_REGISTRY, import_modules, suggest
 from ding_like.worker.learner.hooks import POSITIONS
 
 # Of every class but policies and models, which hold theirs in `config_checks`.
@@ -40,6 +42,7 @@ CHECKS: dict[str, Check] = {
     "env.evaluator_env_num": at_least(1),
     "env.n_evaluator_episode": at_least(1),
     "env.stop_value": optional(number),
+    "env.score": optional(one_of("capped_normalised")),
     "policy.learn.learner.hook.log_show_after_iter": at_least(1),
     "policy.learn.learner.hook.save_ckpt_after_iter": at_least(1),
     "policy.collect.collector.sampler": one_of("auto", "serial", "local", "server", "alternating"),
@@ -48,6 +51,8 @@ CHECKS: dict[str, Check] = {
     "policy.collect.collector.step_timeout": optional(positive),
     "policy.collect.collector.max_restarts": at_least(0),
     "policy.collect.collector.lag": one_of(0, 1),
+    "policy.collect.collector.barrier": one_of(None, True, False),
+    "policy.collect.collector.slots": at_least(1),
     "policy.eval.evaluator.eval_freq": at_least(1),
     "policy.eval.evaluator.n_episode": optional(at_least(1)),
     "policy.eval.evaluator.stop_value": optional(number),
@@ -60,6 +65,7 @@ CHECKS: dict[str, Check] = {
     "policy.other.replay_buffer.beta": fraction,
     "policy.other.replay_buffer.anneal_step": at_least(1),
     "policy.other.replay_buffer.priority_eps": not_negative,
+    "policy.other.replay_buffer.replay_share": below_one,
 }
 
 
@@ -100,19 +106,29 @@ def form_mistakes(user: CfgDict, top: dict) -> Iterator[str]:
         yield f"exp_name: got {exp_name!r}, wanted the path of a folder; it holds a NUL character, which no path may"
 
 
+def checks_of(policy_cls: type) -> dict[str, Check | None]:
+    """The checks of a policy's keys, by path below `policy`: those of its parents with its own in their place."""
+    found: dict[str, Check | None] = {}
+    for cls in reversed(policy_cls.__mro__):
+        found |= vars(cls).get("config_checks", {})
+    return found
+
+
+def nullable_keys(policy_cls: type) -> list[str]:
+    """Paths at which None is a value, whatever the default is."""
+    return [f"policy.{key}" for key, check in checks_of(policy_cls).items() if check is not None and check.fine(None)]
+
+
 def value_mistakes(cfg: CfgDict, defaults: CfgDict, policy_cls: type, own_model: bool) -> list[str]:
     """A line for every value outside its range, for numbers that do not fit each other, and for wrong arguments of the
     network (unless it is the user's own object).
     """
-    policy_checks: dict[str, Check | None] = {}
-    for cls in reversed(policy_cls.__mro__):
-        policy_checks |= vars(cls).get("config_checks", {})
-    told = [*mistakes(cfg, defaults, CHECKS), *mistakes(cfg.policy, defaults.policy, policy_checks, "policy")]
+    told = [*mistakes(cfg, defaults, CHECKS), *mistakes(cfg.policy, defaults.policy, checks_of(policy_cls), "policy")]
     network = None if own_model else _network(cfg, policy_cls)
     if not told:
         ours = policy_cls.__module__.startswith("ding_like.")  # how another uses a network it tells itself, once built
         recurrent = recurs(network[1], network[2]) if network is not None and ours else None
-        told += [*_store_mistakes(cfg, recurrent), *_previous_mistakes(cfg)]
+        told += [*_store_mistakes(cfg, recurrent), *task_mistakes(cfg.env), *_native_mistakes(cfg)]
         if network is not None and recurrent is not None and hasattr(policy_cls, "network_mistakes"):
             told += policy_cls.network_mistakes(cfg.policy, recurrent, network[1])
     return told if network is None else told + argument_mistakes(*network)
@@ -124,7 +140,7 @@ def _store_mistakes(cfg: CfgDict, recurrent: bool | None) -> Iterator[str]:
     """
     steps = get_path(cfg, "policy.collect.n_step", None)
     key = "policy.collect.n_sample" if steps is None else "policy.collect.n_step"
-    if cfg.replay_buffer.type == "rollout":
+    if getattr(BUFFER_REGISTRY.get(cfg.replay_buffer.type), "on_policy", False):
         yield from _rollout_mistakes(cfg, key, recurrent)
     if cfg.policy.get("priority_IS_weight") and not cfg.policy.get("priority"):
         yield (
@@ -132,7 +148,7 @@ def _store_mistakes(cfg: CfgDict, recurrent: bool | None) -> Iterator[str]:
             "correct for drawing by priority, and items are drawn uniformly"
         )
     path = "policy.other.replay_buffer.replay_buffer_size"
-    size = get_path(cfg, path, None)
+    size = None if cfg.replay_buffer.type == "queue" else get_path(cfg, path, None)  # which holds what has trained
     given = [("policy.learn.batch_size", "a batch")]
     if steps is None or recurrent is False:  # else how many samples so many steps give is not known
         given.append((key, "what one collect gives"))
@@ -164,15 +180,18 @@ def _rollout_mistakes(cfg: CfgDict, key: str, recurrent: bool | None) -> Iterato
         )
 
 
-def _previous_mistakes(cfg: CfgDict) -> Iterator[str]:
-    """The step before is shown by a wrapper around single envs."""
-    manager = ENV_MANAGER_REGISTRY.get(cfg.env_manager.type)
-    if getattr(manager, "native", False):
-        for name in previous_fields(cfg.policy.get("model", {})):
-            yield (
-                f"policy.model.use_{name}: got True, wanted False with env_manager.type='{cfg.env_manager.type}': "
-                "natively batched envs do not show the step before; use env_manager.type='base'"
-            )
+def _native_mistakes(cfg: CfgDict) -> Iterator[str]:
+    """The step before is shown by a wrapper around single envs, and tasks are single envs too."""
+    manager = cfg.env_manager.type
+    if not getattr(ENV_MANAGER_REGISTRY.get(manager), "native", False):
+        return
+    for name in previous_fields(cfg.policy.get("model", {})):
+        yield (
+            f"policy.model.use_{name}: got True, wanted False with env_manager.type='{manager}': "
+            "natively batched envs do not show the step before; use env_manager.type='base'"
+        )
+    if cfg.env.tasks:
+        yield (f"env_manager.type: got '{manager}', wanted 'base' with env.tasks: natively batched envs are of one env")
 
 
 def _network(cfg: CfgDict, policy_cls: type) -> tuple[str, Any, dict[str, Any]] | None:

@@ -69,6 +69,7 @@ def _run_eval(
 ) -> None:
     from ding_like.entry.eval_entry import eval as evaluate
     from ding_like.entry.follow import follow
+    from ding_like.worker.collector.evaluator import of_tasks
 
     run = options.pop("follow", None)
     known = {name: options.pop(name) for name in ("load_path", "video") if run is None and name in options}
@@ -80,17 +81,35 @@ def _run_eval(
         click.echo(json.dumps(follow(run, config, seed=seeds[0], sets=sets)))
         return
     result = evaluate(config, seed=seeds[0], sets=sets, **known)
-    click.echo(json.dumps({key: result[key] for key in ("eval_value", "eval_value_raw", "n_episode")}))
+    told = {key: result[key] for key in ("eval_value", "eval_value_raw", "n_episode")}
+    click.echo(json.dumps({**told, **of_tasks(result)}))
+
+
+def _run_collect(
+    config: str | None, seeds: tuple[int | None, ...], sets: tuple[str, ...], options: dict[str, Any]
+) -> None:
+    from ding_like.entry.collect_entry import collect_dataset
+
+    known = ("load_path", "env_step", "episodes", "out", "sample")
+    given = [f"--{name.replace('_', '-')}" for name in options if name not in known]
+    if given or len(seeds) > 1:
+        raise click.UsageError(f"{', '.join(given) or 'more than one seed'}: no meaning with -m collect")
+    if ("env_step" in options) == ("episodes" in options):
+        raise click.UsageError("-m collect wants --env-step N or --episodes N, one of them")
+    click.echo(json.dumps(collect_dataset(config, seed=seeds[0], sets=sets, **options)))
 
 
 LONGEST = 4000  # characters of an error that are shown
-_RUN_OPTIONS = ("env_step", "train_iter", "exp_name", "load_path", "resume", "on_exists", "video", "follow")
+_OF_EVAL = {"video": "records an evaluation", "follow": "evaluates the checkpoints of a run"}
+_OF_COLLECT = {"episodes": "limits a dataset", "out": "names a dataset", "sample": "is how a dataset is collected"}
+_RUN_OPTIONS = ("env_step", "train_iter", "exp_name", "load_path", "resume", "on_exists", *_OF_EVAL, *_OF_COLLECT)
 MODES: dict[str, Callable[..., None]] = {
     "serial": _run_training,
     "serial_onpolicy": _run_training,
     "parallel": partial(_run_training, mode="parallel"),
     "async": partial(_run_training, mode="async"),
     "eval": _run_eval,
+    "collect": _run_collect,
 }
 
 
@@ -125,7 +144,8 @@ _SET = click.option(
     "-m",
     "--mode",
     type=click.Choice(list(MODES)),
-    help="Train in one process (serial), with workers that collect (parallel), beside learning (async); or evaluate.",
+    help="Train in one process (serial), with workers that collect (parallel), beside learning (async); evaluate; or "
+    "collect a dataset.",
 )
 @click.option("-c", "--config", metavar="FILE", help="Config file (.py or .yaml).")
 @click.option("-s", "--seed", "seeds", type=int, multiple=True, help="May repeat: <exp_name>/seed_N each.  [0]")
@@ -133,13 +153,16 @@ _SET = click.option(
 @click.option("--train-iter", type=_Count(), help="Stop after this many gradient steps.")
 @click.option("--exp-name", metavar="PATH", help="Folder of the run.")
 @_SET
-@click.option("--load-path", metavar="CKPT", help="Checkpoint to start from, or to evaluate.")
+@click.option("--load-path", metavar="CKPT", help="Checkpoint to start from, to evaluate, or to collect with.")
 @click.option("--resume", is_flag=True, default=None, help="Go on from the newest resume point of the run.")
 @click.option(
     "--on-exists", type=click.Choice(["number", "error"]), help="If the folder exists: <exp_name>_1, or stop."
 )
 @click.option("--video", metavar="PATH", help="Record the first episode of -m eval, as .mp4 or .gif.")
 @click.option("--follow", metavar="RUN", help="Evaluate the checkpoints of a run as they appear, with -m eval.")
+@click.option("--episodes", type=_Count(), help="Collect so many episodes, with -m collect (or --env-step).")
+@click.option("--out", metavar="FILE", help="The dataset of -m collect.  [<exp_name>/dataset.npz]")
+@click.option("--sample", is_flag=True, default=None, help="Draw the actions of -m collect as in training.")
 @click.option("-q", "--query", metavar="REGISTRY", callback=_print_names, is_eager=True, help=f"List names. {_KINDS}")
 @click.option("-v", "--version", is_flag=True, callback=_print_version, is_eager=True, help="Show the version.")
 @click.option("--debug", is_flag=True, help="Show the traceback of any error (also DING_DEBUG=1).")
@@ -163,12 +186,14 @@ def cli(
         return
     if config is None and options["resume"] and options["exp_name"]:
         config = os.path.join(options["exp_name"], "total_config.yaml")
-    if mode is None or (config is None and not (mode == "eval" and (options["load_path"] or options["follow"]))):
+    alone = options["follow"] or (mode in ("eval", "collect") and options["load_path"])
+    if mode is None or (config is None and not alone):
         missing = "-m MODE" if mode is None else "-c FILE"
         raise click.UsageError(f"{missing} is missing; a run needs both, as in: ding -m serial -c FILE -s 0")
-    for name, does in (("video", "records an evaluation"), ("follow", "evaluates the checkpoints of a run")):
-        if options[name] is not None and mode != "eval":
-            raise click.UsageError(f"--{name}: no meaning with -m {mode}; it {does} (-m eval)")
+    for own, told in (("eval", _OF_EVAL), ("collect", _OF_COLLECT)):
+        for name, does in told.items():
+            if options[name] is not None and mode != own:
+                raise click.UsageError(f"--{name}: no meaning with -m {mode}; it {does} (-m {own})")
     run_options = {key: options[key] for key in _RUN_OPTIONS if options[key] is not None}
     _add_working_folder()
     MODES[mode](config, seeds or (None,), sets, run_options)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
+from ding_like.data import ArrayDict, Block, tree_leaves
+from ding_like.utils.collate import collate_items
 from ding_like.worker import Replay, Rollout
 
 CLOCK_SECTION = "rate"  # of what depends on the clock, and so differs between runs of one seed
 DATA_SECTION = "data"  # of what does not
 PHASES = ("collect", "learn", "evaluate", "other")
 RATES_EVERY = 1.0  # seconds between records of rates, at least
+ORIGIN = "origin"  # field `[N, 2]` of the items of a store that keeps any field
 LOOKS = 10  # batches of a replay, for each record, of which lags and ages are looked up
 
 
@@ -44,7 +48,7 @@ class Origins:
     pushes goes from time to time (`settle`): rows that were overwritten since they were drawn are still known.
 
     Args:
-        store: a replay or a rollout; of any other, nothing is known.
+        store: a replay or a rollout, or one that `keeps_origin`: gets it as a field. Of any other, nothing is known.
     """
 
     def __init__(self, store: Any) -> None:
@@ -58,6 +62,8 @@ class Origins:
 
     def push(self, items: Any, train_iter: int, envstep: int) -> int:
         """Put items into the store, which came of this gradient step's parameters. Returns what the store returns."""
+        if getattr(self._store, "keeps_origin", False):
+            return self._store.push(_stamped(items, train_iter, envstep))
         if self._ring is None:
             before = self._store.count if self.known else 0
             count = self._store.push(items)
@@ -151,7 +157,8 @@ class Diagnostics:
     Section `rate` depends on the clock: env steps and updates a second, the shares of the wall time, busy shares of the
     workers. Section `data` does not:
 
-    `lag`, `lag_max`: gradient steps by which the parameters were behind with which the items trained on were collected;
+    `lag`, `lag_max`: gradient steps by which the parameters were behind with which the items trained on were collected,
+    mean and largest; `lag_p50`, `lag_p90`, `lag_p99`: not exceeded by so many of a hundred items;
     `age`: env steps since these items were stored;
     `replay_ratio`, `replay_ratio_now`: items trained on for each env step, in the run and since the last record.
 
@@ -171,17 +178,24 @@ class Diagnostics:
         self._base, self._common = 0, self._origins.common
         self._stride = max(1, learner.log_freq // LOOKS) if self._origins.sampled else 1
         self._drawn: list[tuple[np.ndarray, int, int, int]] = []  # index, base, gradient step, env step of batches
-        self._sums = [0, 0, 0, 0]  # whole numbers: items, their lags, the largest lag, their ages
+        self._lags: Counter[int] = Counter()  # items by lag
+        self._ages = 0  # of all of them: whole numbers, so that it does not matter when they are added up
         self._trained = 0
         self._logged_at = 0
         self._logged = [0, 0]  # items trained on and env steps by then
         self._mark = self._now()
 
     # ------------------------------------------------------------------ what the loop tells
+    def collecting(self) -> None:
+        """The collector is about to be asked for items."""
+        self.phases.enter("collect")
+        self._collector.train_iter = self._learner.train_iter
+
     def push(self, items: Any) -> int:
         """The collector's sink: into the store."""
         train_iter = self._learner.train_iter if self._begun_at is None else self._begun_at
         self._begun_at = None  # of a collect, the first block alone can have been begun ahead
+        train_iter = getattr(self._collector, "acted_at", train_iter)
         return self._origins.push(items, train_iter, self._collector.envstep)
 
     def ahead(self) -> None:
@@ -195,30 +209,35 @@ class Diagnostics:
         self._base, self._common = self._origins.base, self._origins.common
 
     def note(self, batch: Any) -> None:
-        """This batch is about to be trained on."""
+        """This batch is about to be trained on; what stands in it of where its items are from is taken out."""
+        origin = batch.pop(ORIGIN, None)
         index, train_iter = batch.get("index"), self._learner.train_iter
         count = len(next(iter(batch.values())) if index is None else index)
         self._trained += count
+        if origin is not None:
+            self._add(train_iter - origin[:, 0], int((self._collector.envstep - origin[:, 1]).sum()))
+            return
         if index is None or not self._origins.known or train_iter % self._stride:
             return
         if self._common is None:
             self._drawn.append((index, self._base, train_iter, self._collector.envstep))
         else:
             lag, age = train_iter - self._common[0], self._collector.envstep - self._common[1]
-            self._add(count, count * lag, lag, count * age)
+            self._add(np.full(count, lag), count * age)
 
-    def _add(self, items: int, lags: int, largest: int, ages: int) -> None:
-        sums = self._sums
-        self._sums = [sums[0] + items, sums[1] + lags, max(sums[2], largest), sums[3] + ages]
+    def _add(self, lags: np.ndarray, ages: int) -> None:
+        values, counts = np.unique(lags, return_counts=True)
+        self._lags.update(dict(zip(values.tolist(), counts.tolist())))
+        self._ages += ages
 
     def _measure(self) -> None:
-        """Add up lags and ages of the batches noted since: in whole numbers, so that it does not matter when."""
+        """Add up lags and ages of the batches noted since."""
         if not self._drawn:
             return
         serial = np.concatenate([index for index, *_ in self._drawn])
         base, *now = np.array([entry[1:] for entry in self._drawn]).T.repeat([len(e[0]) for e in self._drawn], axis=1)
         lag, age = np.stack(now) - self._origins.find(serial + base).T
-        self._add(len(lag), int(lag.sum()), int(lag.max()), int(age.sum()))
+        self._add(lag, int(age.sum()))
         self._drawn = []
 
     # ------------------------------------------------------------------ what it says
@@ -229,7 +248,8 @@ class Diagnostics:
             return
         logger.log(self._data(), envstep, train_iter, section=DATA_SECTION)
         self._origins.settle()
-        self._sums, self._logged_at, self._logged = [0, 0, 0, 0], train_iter, [self._trained, envstep]
+        self._logged_at, self._logged = train_iter, [self._trained, envstep]
+        self._lags, self._ages = Counter(), 0
         if time.perf_counter() - self._mark["time"] >= RATES_EVERY:
             self.log_rates(logger)
 
@@ -241,9 +261,12 @@ class Diagnostics:
 
     def _data(self) -> dict[str, float]:
         self._measure()
-        (items, lags, largest, ages), found = self._sums, {}
+        items, found = self._lags.total(), {}
         if items:
-            found = {"lag": lags / items, "lag_max": largest, "age": ages / items}
+            lags, counts = np.array(sorted(self._lags.items())).T
+            found = {"lag": float(lags @ counts) / items, "lag_max": int(lags[-1]), "age": self._ages / items}
+            below = counts.cumsum()
+            found |= {f"lag_p{p}": int(lags[np.searchsorted(below, p * items / 100)]) for p in (50, 90, 99)}
         trained, envstep = self._logged
         found["replay_ratio"] = _ratio(self._trained, self._collector.envstep)
         found["replay_ratio_now"] = _ratio(self._trained - trained, self._collector.envstep - envstep)
@@ -267,7 +290,8 @@ class Diagnostics:
         return {
             "origins": self._origins.state_dict(),
             "begun_at": self._begun_at,
-            "sums": list(self._sums),
+            "lags": dict(self._lags),
+            "ages": self._ages,
             "trained": self._trained,
             "logged": [self._logged_at, *self._logged],
         }
@@ -275,9 +299,19 @@ class Diagnostics:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore `state_dict`; the first rates are those since now. Collector and learner are restored already."""
         self._origins.load_state_dict(state["origins"])
-        self._begun_at, self._sums, self._trained = state["begun_at"], list(state["sums"]), state["trained"]
+        self._begun_at, self._trained = state["begun_at"], state["trained"]
+        self._lags, self._ages = Counter(state["lags"]), state["ages"]
         self._logged_at, *self._logged = state["logged"]
         self._mark = self._now()
+
+
+def _stamped(items: Any, train_iter: int, envstep: int) -> ArrayDict:
+    """The same items with a field `origin`."""
+    if isinstance(items, list):
+        items = collate_items(items)
+    items = items.flat() if isinstance(items, Block) else ArrayDict(items)
+    items[ORIGIN] = np.tile((train_iter, envstep), (len(tree_leaves(items)[0]), 1))  # [N, 2]
+    return items
 
 
 def _rates(mark: dict[str, Any], now: dict[str, Any]) -> dict[str, float]:

@@ -9,6 +9,7 @@ from ding_like.config import CfgDict
 from ding_like.envs.env_manager.base_env_manager import BaseEnvManager
 from ding_like.envs.env_wrappers import ShowPrevious, wrapper_type
 from ding_like.envs.make import make_env_fns
+from ding_like.envs.tasks import each_task
 from ding_like.model.build import previous_fields
 from ding_like.utils import ENV_MANAGER_REGISTRY
 
@@ -31,7 +32,11 @@ def eval_manager(
 def env_section(cfg: CfgDict) -> CfgDict:
     """`env`, with the step before in its observations where the network takes it; the user's wrapper goes before."""
     fields = previous_fields(cfg.policy.get("model", {}))
-    kinds = [wrapper_type(entry) for entry in cfg.env.wrappers]
-    if not fields or "previous_step" in kinds or ShowPrevious in kinds:
-        return cfg.env
-    return CfgDict({**cfg.env, "wrappers": [*cfg.env.wrappers, {"type": "previous_step", "fields": fields}]})
+
+    def shown(env: CfgDict) -> CfgDict:
+        kinds = [wrapper_type(entry) for entry in env.wrappers]
+        if not fields or "previous_step" in kinds or ShowPrevious in kinds:
+            return env
+        return CfgDict({**env, "wrappers": [*env.wrappers, {"type": "previous_step", "fields": fields}]})
+
+    return each_task(cfg.env, shown)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ding_like.entry.build import build_evaluator, build_policy, full_config
 from ding_like.entry.env_managers import eval_manager
 from ding_like.entry.run_folder import CONFIG_FILE
 from ding_like.entry.video import Recorder, with_pictures
+from ding_like.envs.tasks import each_task
 from ding_like.torch_utils.checkpoint import find_checkpoint, load_checkpoint, load_model_state
 from ding_like.torch_utils.mode import torch_threads
 from ding_like.utils.seed import set_global_seed
@@ -41,41 +43,54 @@ def eval(
         video: records the first episode of env column 0 there, as .mp4 or .gif.
 
     Returns:
-        `eval_value`, `eval_value_raw`, `eval_value_std`, `n_episode` and the list `returns`.
+        what `Evaluator.evaluate` does: `eval_value`, `eval_value_raw`, `n_episode`, the list `returns`, ...
 
     Raises CheckpointError naming what does not fit, VideoError for an env that cannot be recorded.
     """
-    if input_cfg is None:
-        input_cfg, load_path = config_beside(load_path)
-    cfg = full_config(input_cfg, sets, own_model=model is not None)
-    if load_path is None and model is None:
-        raise ConfigError(f"eval needs a checkpoint: give --load-path {cfg.exp_name}/ckpt/ckpt_best.pth.tar")
+    cfg, seed, load_path, content = trained("eval", input_cfg, seed, model, load_path, sets)
     if n_episode is not None:
         cfg.policy.eval.evaluator.n_episode = n_episode
-    if load_path is not None:
-        load_path = find_checkpoint(load_path)
-        weights = load_checkpoint(load_path, cfg.policy.type)["state"]["model"]
-    seed = int(cfg.seed or 0) if seed is None else seed
-    set_global_seed(seed)
     recorder = None if video is None else Recorder(video)
     with torch_threads(int(cfg.torch_threads)), recorder or nullcontext():
         manager = _manager(cfg, seed, env_setting, recorder)
         try:
             policy = build_policy(cfg, manager, seed, model, ["eval"])
             if load_path is not None:
-                load_model_state(policy.get_model(), weights, load_path)
+                load_model_state(policy.get_model(), content["state"]["model"], load_path)
             return build_evaluator(cfg, manager, policy, seed).evaluate()
         finally:
             manager.close()
 
 
-def config_beside(load_path: str | os.PathLike | None) -> tuple[Path, Path]:
+def trained(
+    what: str, input_cfg: Any, seed: int | None, model: Any, load_path: str | os.PathLike | None, sets: Any
+) -> tuple[CfgDict, int, Path | None, dict[str, Any]]:
+    """Config, seed, checkpoint and its content for `what` acts with a trained policy; sets the global seed.
+
+    Args:
+        input_cfg, seed, model, load_path, sets: see `eval`; `model` may bring the weights instead.
+
+    Raises ConfigError, CheckpointError.
+    """
+    if input_cfg is None:
+        input_cfg, load_path = _config_beside(load_path)
+    cfg = full_config(input_cfg, sets, own_model=model is not None)
+    if load_path is None and model is None:
+        raise ConfigError(f"{what} needs a checkpoint: give --load-path {cfg.exp_name}/ckpt/ckpt_best.pth.tar")
+    path = None if load_path is None else find_checkpoint(load_path)
+    content = {} if path is None else load_checkpoint(path, cfg.policy.type)
+    seed = int(cfg.seed or 0) if seed is None else seed
+    set_global_seed(seed)
+    return cfg, seed, path, content
+
+
+def _config_beside(load_path: str | os.PathLike | None) -> tuple[Path, Path]:
     """The config of the run that a checkpoint lies in, and the checkpoint. Raises ConfigError where there is none."""
     checkpoint = None if load_path is None else find_checkpoint(load_path)
     if checkpoint is not None and (found := checkpoint.absolute().parents[1] / CONFIG_FILE).is_file():
         return found, checkpoint
     raise ConfigError(
-        f"eval needs a config: give -c FILE, or with --load-path a checkpoint in the folder of its run, where "
+        f"there is no config: give -c FILE, or with --load-path a checkpoint in the folder of its run, where "
         f"{CONFIG_FILE} lies"
     )
 
@@ -90,5 +105,5 @@ def _manager(cfg: CfgDict, seed: int, env_setting: Any, recorder: Recorder | Non
         return made
 
     drawing = CfgDict(cfg)
-    drawing.env = with_pictures(cfg.env, env_setting)
+    drawing.env = each_task(cfg.env, partial(with_pictures, env_setting=env_setting))
     return eval_manager(drawing, env_setting, around=around)

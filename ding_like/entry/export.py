@@ -98,6 +98,7 @@ class _Network(nn.Module):
             self.net.statistics = nn.ModuleList(_Frozen(one, self.net.eps) for one in self.net.statistics)
         self._wrapped = model_wrap(self.net, "base")
         self._interface, self._action = policy.interface, policy.interface.action
+        self._squash = getattr(policy._eval_model, "squash", False)
 
     def forward(self, *leaves: torch.Tensor) -> tuple[torch.Tensor, Any]:
         pairs = zip(leaves, self._interface.leaves)
@@ -111,7 +112,8 @@ class _Network(nn.Module):
         if isinstance(logit, dict):
             scale = ActionScale(action["low"], action["high"], action["dtype"])
             half, middle, low, high = map(torch.from_numpy, (scale.half, scale.middle, scale.low, scale.high))
-            x = logit["mu"].double() * half + middle  # in float64, as ActionScale
+            mu = torch.tanh(logit["mu"]) if self._squash else logit["mu"]
+            x = mu.double() * half + middle  # in float64, as ActionScale
             x = x if dtype.is_floating_point else torch.round(x)
             return torch.maximum(torch.minimum(x, high), low).to(dtype).reshape(-1, *scale.shape)
         if isinstance(logit, tuple):

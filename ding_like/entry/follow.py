@@ -147,6 +147,6 @@ class _Records:
             ) from error
         self._take(record)
         get_logger().info(
-            f"{checkpoint}: mean return {record['eval_value']:.2f} over {record['n_episode']} episodes, at env step "
+            f"{checkpoint}: eval_value {record['eval_value']:.2f} over {record['n_episode']} episodes, at env step "
             f"{record['envstep']:,}, gradient step {record['train_iter']:,}"
         )

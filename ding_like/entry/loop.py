@@ -110,7 +110,7 @@ class SyncLoop:
         collector, size = self.parts.collector, int(self.parts.cfg.policy.random_collect_size)
         collector.start()
         if size > 0:
-            self.diagnostics.phases.enter("collect")
+            self.diagnostics.collecting()
             collector.collect(self.diagnostics.push, n_step=min(size, self.max_env_step), random=True)
             self.diagnostics.phases.enter("other")
 
@@ -128,7 +128,7 @@ class SyncLoop:
                 if points is not None:
                     points.write()
                 raise self.request.error
-            phases.enter("collect")  # a point waits for rows that are under way
+            self.diagnostics.collecting()  # a point waits for rows that are under way
             if points is not None and (points.due or learner.train_iter + self._round >= self.max_train_iter):
                 points.write()
             collector.collect(self.diagnostics.push)

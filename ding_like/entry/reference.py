@@ -33,12 +33,20 @@ class Key(NamedTuple):
 SOURCES = (
     Source("The run", "", "ding_like.entry.build", "TOP_CONFIG"),
     Source("Environments", "env", "ding_like.envs.make", "ENV_CONFIG"),
+    Source("A task of several", "env.tasks[i]", "ding_like.envs.tasks", "TASK_CONFIG"),
     Source("Every policy", "policy", "ding_like.policy.base_policy", "Policy.config"),
+    Source("Every Q-learning policy", "policy", "ding_like.policy.q_learning", "QLearningPolicy.config"),
     Source("Policy `dqn`", "policy", "ding_like.policy.dqn", "DQNPolicy.config"),
-    Source("Policy `r2d2` (beside the keys of `dqn`)", "policy", "ding_like.policy.r2d2", "R2D2Policy.config"),
+    Source("Policy `r2d2`", "policy", "ding_like.policy.r2d2", "R2D2Policy.config"),
+    Source("Policy `c51`", "policy", "ding_like.policy.c51", "C51Policy.config"),
+    Source("Policy `qrdqn`", "policy", "ding_like.policy.qrdqn", "QRDQNPolicy.config"),
+    Source("Policy `iqn`", "policy", "ding_like.policy.iqn", "IQNPolicy.config"),
+    Source("Policy `rainbow`", "policy", "ding_like.policy.rainbow", "RainbowPolicy.config"),
+    Source("Policy `sqn`", "policy", "ding_like.policy.sqn", "SQNPolicy.config"),
     Source("Policies `ppo` and `a2c`", "policy", "ding_like.policy.actor_critic", "ActorCriticPolicy.config"),
     Source("Policy `ppo`", "policy", "ding_like.policy.ppo", "PPOPolicy.config"),
     Source("Policy `a2c`", "policy", "ding_like.policy.a2c", "A2CPolicy.config"),
+    Source("Policy `impala`", "policy", "ding_like.policy.impala", "IMPALAPolicy.config"),
     Source("Model `dqn`", "policy.model", "ding_like.model.template.q_learning", "DQN"),
     Source("Model `drqn`", "policy.model", "ding_like.model.template.drqn", "DRQN"),
     Source("Model `vac`", "policy.model", "ding_like.model.template.vac", "VAC"),
@@ -56,6 +64,7 @@ SOURCES = (
         "ding_like.worker.replay_buffer.replay",
         "Replay.config",
     ),
+    Source("Store `queue`", "policy.other.replay_buffer", "ding_like.worker.replay_buffer.queue", "Queue.config"),
 )
 
 _HEADER = """# Config reference

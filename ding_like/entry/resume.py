@@ -144,7 +144,8 @@ def run_of_config(source: Any) -> str | None:
 
 SAMPLER = "policy.collect.collector.sampler"  # `auto` resumes with what the run chose
 WORKERS = [
-    f"policy.collect.collector.{key}" for key in ("num_workers", "on_worker_death", "step_timeout", "max_restarts")
+    f"policy.collect.collector.{key}"
+    for key in ("num_workers", "on_worker_death", "step_timeout", "max_restarts", "slots")
 ]
 
 

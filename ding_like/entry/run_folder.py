@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import ding_like
@@ -101,6 +102,7 @@ class RunFolder:
         seed: int,
         wall_time_s: float,
         reason: str | None = None,
+        tasks: Mapping[str, float] = MappingProxyType({}),
     ) -> Path:
         """Write `result.json` in one step (temp file and rename) and return its path.
 
@@ -109,6 +111,7 @@ class RunFolder:
             reason: why the run ended, in words.
             eval_value, eval_value_raw: mean return of the last evaluation, through the eval wrappers and
                 before any reward wrapper; None where there was none. Written as null where not finite.
+            tasks: what the evaluation says of single tasks, by key.
         """
         result = {
             "env_step": int(env_step),
@@ -116,6 +119,7 @@ class RunFolder:
             "stop": bool(stop),
             "eval_value": _finite(eval_value),
             "eval_value_raw": _finite(eval_value_raw),
+            **{key: _finite(value) for key, value in tasks.items()},
             "seed": int(seed),
             "wall_time_s": round(float(wall_time_s), 3),
             "reason": reason,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ding_like.config import CfgDict, ConfigError
+from ding_like.config import CfgDict, ConfigError, get_path
 from ding_like.data import tree_index
 from ding_like.distributed.group import WorkerGroup
 from ding_like.entry.env_managers import env_section
@@ -20,9 +20,10 @@ from ding_like.envs.env_manager.base_env_manager import BaseEnvManager
 from ding_like.envs.env_manager.subprocess_env_manager import SubprocessEnvManager
 from ding_like.envs.make import make_env_fns
 from ding_like.policy import Policy
-from ding_like.utils import ENV_MANAGER_REGISTRY
+from ding_like.utils import BUFFER_REGISTRY, ENV_MANAGER_REGISTRY
 from ding_like.utils.cores import usable_cores
 from ding_like.utils.log import get_logger
+from ding_like.worker.attribute import attribute_of
 
 MODES = ("serial", "parallel", "async")
 HAND_OFF_S = 60e-6  # a message to every worker and their answers; benchmarks/samplers.py: 42 to 67 us with two
@@ -38,6 +39,8 @@ def choose_sampler(cfg: CfgDict, mode: str) -> str:
     Raises ConfigError where mode, sampler and env manager do not go together.
     """
     section = cfg.policy.collect.collector
+    if getattr(BUFFER_REGISTRY.get(cfg.replay_buffer.type), "offline", False):
+        mode = "serial"  # nothing is collected
     workers = issubclass(ENV_MANAGER_REGISTRY.get(cfg.env_manager.type), SubprocessEnvManager)
     if workers:
         given = {key: cfg.env.manager[key] for key in WORKER_KEYS}
@@ -56,6 +59,11 @@ def choose_sampler(cfg: CfgDict, mode: str) -> str:
             f"policy.collect.collector.sampler: got '{section.sampler}', wanted 'local' (or 'auto') with -m async, "
             "where workers collect while this process learns"
         )
+    if section.barrier is False and (mode != "async" or section.lag == 0):
+        raise ConfigError(
+            "policy.collect.collector.barrier: got False, wanted None or True but with -m async (and lag=1): elsewhere "
+            "the learner waits for all workers"
+        )
     native = getattr(ENV_MANAGER_REGISTRY.get(cfg.env_manager.type), "native", False)
     if native and section.sampler in ("server", "alternating"):
         raise ConfigError(
@@ -65,6 +73,24 @@ def choose_sampler(cfg: CfgDict, mode: str) -> str:
     if native and section.sampler == "auto":
         section.sampler = "serial"
     return str(section.sampler)
+
+
+def actors_are_free(cfg: CfgDict, policy: Policy, mode: str) -> bool:
+    """Whether workers wait neither for each other nor for the learner, as config or policy say.
+
+    Raises ConfigError where the policy would mix what rounds keep apart.
+    """
+    section = cfg.policy.collect.collector
+    if mode != "async" or section.lag == 0 or section.barrier:
+        return False
+    if section.barrier is None and not attribute_of(policy.collect_mode, "free_actors", False):
+        return False
+    if get_path(cfg, "policy.learn.value_norm", False):
+        raise ConfigError(
+            "policy.learn.value_norm: got True, wanted False with policy.collect.collector.barrier=False: values of "
+            "blocks that were begun at different times are in different units"
+        )
+    return True
 
 
 def workers_of(cfg: CfgDict, beside: bool = False) -> int:

@@ -22,7 +22,10 @@ from ding_like.torch_utils.mode import torch_threads
 from ding_like.utils.log import Logger, get_logger, setup_console
 from ding_like.utils.progress import Progress
 from ding_like.utils.seed import set_global_seed
-from ding_like.worker import Learner
+from ding_like.worker import Learner, NoCollector
+from ding_like.worker.collector.evaluator import of_tasks
+
+UNLIMITED = int(1e10)  # steps, of gradient or env
 
 
 def serial_pipeline(
@@ -30,8 +33,8 @@ def serial_pipeline(
     seed: int | None = None,
     env_setting: Any = None,
     model: nn.Module | None = None,
-    max_train_iter: int = int(1e10),
-    max_env_step: int = int(1e10),
+    max_train_iter: int = UNLIMITED,
+    max_env_step: int = UNLIMITED,
     *,
     sets: tuple[str, ...] | list[str] = (),
     exp_name: str | None = None,
@@ -79,6 +82,11 @@ def serial_pipeline(
         set_global_seed(seed)
         parts, checkpoints = build(cfg, seed, env_setting, model, mode), None
         try:
+            if isinstance(parts.collector, NoCollector) and max_env_step < UNLIMITED:
+                raise ConfigError(
+                    f"max_env_step (--env-step) is {max_env_step}; a run that trains on a dataset takes no env step: "
+                    "limit its gradient steps, max_train_iter (--train-iter)"
+                )
             if load_path is not None:
                 _warm_start(parts, load_path)
             checkpoints = _Checkpoints(parts)
@@ -171,6 +179,7 @@ def _run(
                 seed=parts.seed,
                 wall_time_s=time.perf_counter() - start,
                 reason=reason,
+                tasks=of_tasks(loop.result),
             )
 
         try:
@@ -183,9 +192,9 @@ def _run(
                 _tell_how_to_go_on(loop, folder)
             raise
         save_result(loop.reason or "limit reached")
-    value = loop.result["eval_value"]
+    value, what = loop.result["eval_value"], "score" if cfg.env.score else "mean return"
     get_logger().info(
-        f"{loop.reason or 'limit reached'}: mean return {value:.2f} over {loop.result['n_episode']} episodes after "
+        f"{loop.reason or 'limit reached'}: {what} {value:.2f} over {loop.result['n_episode']} episodes after "
         f"{parts.collector.envstep:,} env steps, {learner.train_iter:,} gradient steps, "
         f"{time.perf_counter() - start:.1f} s. Results: {folder.path}"
     )

@@ -27,8 +27,10 @@ ENV_CONFIG: dict[str, Any] = dict(
     wrappers=[],  # innermost first: names, or dict(type=name, train_only=bool, and the wrapper's arguments)
     collector_env_num=8,  # env columns that collect
     evaluator_env_num=8,  # env columns that evaluate
-    n_evaluator_episode=8,  # episodes an evaluation plays
+    n_evaluator_episode=8,  # episodes an evaluation plays, of each task
     stop_value=None,  # training stops when an evaluation's mean return reaches it; None: at the step limit
+    tasks=[],  # several tasks in one run: dicts of what sets each apart; env column b runs task b % len(tasks)
+    score=None,  # what eval_value is of several tasks: None the mean return, capped_normalised the mean of their scores
 )
 
 # DI-engine names the family in `type` and the id in `env_id`.
@@ -83,6 +85,12 @@ def make_env_fns(
     if num < 1:
         raise ValueError(f"the number of env columns is {num}; wanted at least 1")
     import_modules(env_cfg.get("import_names") or ())
+    sections = task_sections(env_cfg)
+    if sections:
+        if env_setting is not None:
+            raise ValueError("env_setting brings the envs, and env.tasks names others; give one of them")
+        parts = [make_env_fns(section, -(-num // len(sections)), role) for section in sections]
+        return [parts[b % len(parts)][b // len(parts)] for b in range(num)]
     cfgs: list = [env_cfg] * num
     if env_setting is None:
         env_setting = registered(env_cfg)
@@ -98,6 +106,17 @@ def make_env_fns(
         source = env_setting if callable(env_setting) else copy.deepcopy(env_setting)
         fns.append(_factory(env_cfg, role, partial(_build_with, source, cfg=copy.deepcopy(cfg))))
     return fns
+
+
+def task_sections(env_cfg: Mapping[str, Any]) -> list[CfgDict]:
+    """The `env` section of each of `env.tasks`: the task's own keys over those of `env`; empty where there is none."""
+    shared = {key: value for key, value in env_cfg.items() if key != "tasks"}
+    sections = []
+    for task in env_cfg.get("tasks") or ():
+        kwargs = {**(shared.get("env_kwargs") or {}), **(task.get("env_kwargs") or {})}
+        section = {**shared, **task, "env_kwargs": kwargs}
+        sections.append(CfgDict({**getattr(registered(section), "config", {}), **section}))
+    return sections
 
 
 def _factory(env_cfg: Mapping[str, Any], role: str, builder: partial) -> Callable[[], gymnasium.Env]:

@@ -18,6 +18,14 @@ UNSERVED = {
 }
 
 
+class Words(spaces.Box):
+    """Texts as word numbers, int64 `[length]`: 1 to `vocab` - 1 from the left, then 0."""
+
+    def __init__(self, vocab: int, length: int) -> None:
+        super().__init__(0, vocab - 1, (length,), np.int64)
+        self.vocab = vocab
+
+
 def to_gymnasium(space: Any, path: str = "space") -> spaces.Space:
     """`space` as a Gymnasium space; spaces of other packages are recognised by their class name.
 
@@ -58,6 +66,8 @@ def _check_leaf(space: spaces.Space, path: str) -> None:
         advice = UNSERVED.get(kind, "declare a Box, Discrete, MultiDiscrete or MultiBinary space")
         key = path.removeprefix("obs.")
         if key != path and "." not in key and not key.isdigit():  # an entry of a Dict, not of a Tuple
+            if space.dtype is not None and space.dtype.kind == "U":
+                advice = f"read it with wrappers=[dict(type='words', key='{key}')]"
             advice += f", or drop it with wrappers=[dict(type='select_obs', drop=['{key}'])]"
         raise TypeError(f"{path} is a {kind} space, which cannot be batched; {advice}")
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim != 1:
@@ -67,9 +77,9 @@ def _check_leaf(space: spaces.Space, path: str) -> None:
 def obs_spec(space: spaces.Space, path: str = "obs") -> Any:
     """What a model is told of an observation space, as plain ints, lists and dicts (fit for a YAML file).
 
-    Box and MultiBinary: int (one axis) or list; Discrete, MultiDiscrete: `{'@one_hot': [n, ...]}`; Dict: by
-    key;
-    Tuple: `{'@tuple': [...]}`. Raises TypeError for spaces that cannot be batched, naming the key.
+    Box and MultiBinary: int (one axis) or list; Discrete, MultiDiscrete: `{'@one_hot': [n, ...]}`; Dict: by key; Tuple:
+    `{'@tuple': [...]}`; Words: `{'@words': [vocab, length]}`. Raises TypeError for spaces that cannot be batched,
+    naming the key.
     """
     if isinstance(space, (spaces.Dict, spaces.Tuple)) and not len(space.spaces):
         raise TypeError(f"{path} is an empty {type(space).__name__} space; a policy needs something to see")
@@ -82,6 +92,8 @@ def obs_spec(space: spaces.Space, path: str = "obs") -> Any:
         return {"@one_hot": [int(space.n)]}
     if isinstance(space, spaces.MultiDiscrete):
         return {"@one_hot": [int(n) for n in space.nvec]}
+    if isinstance(space, Words):
+        return {"@words": [space.vocab, space.shape[0]]}
     assert space.shape is not None
     if len(space.shape) == 0:
         raise TypeError(f"{path} is a {type(space).__name__} of shape (); wanted at least one axis: use shape (1,)")

@@ -55,6 +55,14 @@ def make_model(section: Mapping[str, Any], default: Default, shapes: Mapping[str
         raise ConfigError(f"policy.model: {err}") from err
 
 
+def fitting_defaults(section: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a policy's default arguments those that the network named in `policy.model` takes; all where none is named."""
+    if not defaults or section.get("type") is None:
+        return dict(defaults)
+    accepted = inspect.signature(network_of(section, lambda: ("", []))[1]).parameters
+    return {key: value for key, value in defaults.items() if key in accepted}
+
+
 def previous_fields(section: Mapping[str, Any]) -> list[str]:
     """What the network of `policy.model` is to see of the step before: some of 'prev_action', 'prev_reward'."""
     return [name for name in FIELDS if section.get(f"use_{name}")]

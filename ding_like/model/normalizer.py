@@ -106,9 +106,9 @@ class NormalizedModel(nn.Module):
     def forward(self, x: Any, **kwargs: Any) -> Any:
         """The inner model on normalised observations `[..., obs]`; `x` is one, or a recurrent model's inputs.
 
-        Those are `{'obs': ..., 'prev_state': ..., ...}`; all but `obs` pass unchanged.
+        Those are `{'obs': ..., 'prev_state': ..., ...}`, a critic's `{'obs', 'action'}`; all but `obs` pass unchanged.
         """
-        if isinstance(x, dict) and "obs" in x and ("prev_state" in x or not self._is_obs):
+        if isinstance(x, dict) and "obs" in x and ("prev_state" in x or "action" in x or not self._is_obs):
             return self.model({**x, "obs": self.normalize(x["obs"])}, **kwargs)
         return self.model(self.normalize(x), **kwargs)
 

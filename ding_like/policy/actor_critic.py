@@ -7,11 +7,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from ding_like.config.checks import at_least, finite, fraction, not_negative, one_of, optional
-from ding_like.config.paths import ConfigError
+from ding_like.config.checks import at_least, fraction
 from ding_like.data import ArrayDict, Block, tree_cat, tree_index, tree_map
 from ding_like.model import model_wrap
 from ding_like.model.normalizer import RunningStatistics
+from ding_like.policy.actors import (
+    ACTOR_CHECKS,
+    action_kind,
+    check_value,
+    learn_losses,
+    learning_model,
+    sampling_model,
+    stored_step,
+)
 from ding_like.policy.base_policy import Policy
 from ding_like.policy.recurrence import acting_model, is_recurrent
 from ding_like.policy.segments import cut_segments, unroll, values_ahead
@@ -21,12 +29,6 @@ from ding_like.rl_utils.loss import masked_mean
 from ding_like.rl_utils.policy_gradient import value_loss
 from ding_like.torch_utils import FlatOptimizer
 from ding_like.utils.log import warn_once
-
-SAMPLERS = {
-    "discrete": "multinomial_sample",
-    "multi_discrete": "multinomial_sample",
-    "continuous": "reparam_sample",
-}
 
 
 class ActorCriticPolicy(Policy):
@@ -51,15 +53,8 @@ class ActorCriticPolicy(Policy):
         ),
     )
     config_checks = {
-        "learn_unroll_len": at_least(1),
-        "action_space": optional(one_of("discrete", "multi_discrete", "continuous")),
-        "nstep": one_of(1),
-        "random_collect_size": one_of(0),
-        "collect.traj_len_inf": one_of(False),
-        "learn.update_per_collect": one_of(1),
+        **ACTOR_CHECKS,
         "learn.epoch_per_collect": at_least(1),
-        "learn.value_weight": not_negative,
-        "learn.entropy_weight": finite,
         "collect.gae_lambda": fraction,
     }
     stores = ("rollout",)
@@ -71,27 +66,18 @@ class ActorCriticPolicy(Policy):
     def default_model(self) -> tuple[str, list[str]]:
         return "vac", ["ding_like.model.template.vac"]
 
-    @property
-    def _kind(self) -> str:
-        return self._shapes.get("action_space") or self._cfg.action_space or "discrete"
+    _kind = property(action_kind)
 
     def _init_learn(self) -> None:
         learn = self._cfg.learn
         self._optimizer = FlatOptimizer(
             self._model.parameters(), learn.optimizer, learn.learning_rate, learn.grad_clip_norm
         )
-        self._learn_model = model_wrap(self._model, wrapper_name="base")
-        if is_recurrent(self._model):
-            self._learn_model = model_wrap(self._learn_model, wrapper_name="hidden_state")
+        self._learn_model = learning_model(self._model)
         self._init_value_norm()
-        self._value_weight, self._entropy_weight = float(learn.value_weight), float(learn.entropy_weight)
 
     def _init_collect(self) -> None:
-        shape = self._shapes.get("action_shape", 1)
-        actions = 1 if self._kind == "discrete" else len(shape) if isinstance(shape, (list, tuple)) else int(shape)
-        if self._kind == "continuous":
-            actions = 2 * int(np.prod(shape))  # two uniforms make one normal number
-        self._collect_model = acting_model(self._model, SAMPLERS[self._kind], save_prev_state=True, width=actions)
+        self._collect_model = sampling_model(self._model, self._kind, self._shapes.get("action_shape", 1))
         self._value_model = model_wrap(self._model, wrapper_name="base")
         self._lambda = float(self._cfg.collect.gae_lambda)
         self._init_value_norm()
@@ -138,33 +124,15 @@ class ActorCriticPolicy(Policy):
     def _forward_collect(self, obs: Any, data_id: Any = None, **setting: Any) -> ArrayDict:
         setting["mode"] = "compute_actor_critic"
         output = self._act("collect", self._collect_model, obs, data_id, setting)
-        value = output.get("value")
-        if value is None or value.shape != output["action"].shape[:1]:
-            found = "no `value`" if value is None else f"a `value` of shape {value.shape}"
-            raise ConfigError(
-                f"policy.model: the network ({type(self._model).__name__}) gives {found}; an actor-critic policy wants "
-                f"one number an observation, {output['action'].shape[:1]}"
-                f"{': squeeze(-1) it' if value is not None else ', beside `logit`'}"
-            )
+        check_value(output, output["action"].shape[:1], self._model)
         return output
 
     def _forward_eval(self, obs: Any, data_id: Any = None) -> ArrayDict:
         return self._act("eval", self._eval_model, obs, data_id, {"mode": "compute_actor"})
 
     def _process_transition(self, obs: Any, model_output: ArrayDict, timestep: Any) -> dict[str, Any]:
-        raw = "raw_action" if "raw_action" in model_output else "action"
-        state = {"prev_state": model_output["prev_state"]} if "prev_state" in model_output else {}
-        return {
-            **state,
-            "obs": obs,
-            "action": model_output[raw],
-            "logit": model_output["logit"],
-            "value": model_output["value"],
-            "reward": timestep.reward,
-            "next_obs": timestep.obs,
-            "terminated": timestep.terminated,
-            "done": timestep.done,
-        }
+        step = stored_step(obs, model_output, timestep)
+        return {**step, "value": model_output["value"], "done": timestep.done}
 
     def _get_train_sample(self, data: Block) -> Any:
         """The fields of `_train_fields`; of a recurrent network in segments `[N, U]` with their first state."""
@@ -231,11 +199,14 @@ class ActorCriticPolicy(Policy):
         """The network's values `[N]` of observations `[N, ...]`."""
         return np.asarray(self._acting.call(self._value_model, obs, {"mode": "compute_critic"})["value"])
 
-    def _evaluated(self, data: ArrayDict) -> tuple[Any, ArrayDict]:
-        """The network's output for a minibatch, and the minibatch, both `[N]`; segments `[U, N]` become their steps."""
+    def _evaluated(self, data: ArrayDict, model: Any = None) -> tuple[Any, ArrayDict]:
+        """The output for a minibatch of the network (or of a `model` like it), and the minibatch, both `[N]`; segments
+        `[U, N]` become their steps.
+        """
+        model = self._learn_model if model is None else model
         if is_recurrent(self._model):
-            return unroll(self._learn_model, data)
-        return self._learn_model.forward(data["obs"], mode="compute_actor_critic"), data
+            return unroll(model, data)
+        return model.forward(data["obs"], mode="compute_actor_critic"), data
 
     def _advantage(self, data: ArrayDict) -> torch.Tensor:
         """Advantages of a minibatch `[N]`, normalised where the config says so (one alone stays as it is)."""
@@ -259,16 +230,7 @@ class ActorCriticPolicy(Policy):
         error = value_loss(output["value"], data["return_"], data["value"], value_clip)
         critic_loss = masked_mean(error, weight=weight)
         entropy = masked_mean(distribution.entropy(), weight=weight)
-        loss = actor_loss + self._value_weight * critic_loss - self._entropy_weight * entropy
-        grad_norm = self._optimise(self._optimizer, loss)
-        return {
-            "total_loss": loss.detach(),
-            "policy_loss": actor_loss.detach(),
-            "value_loss": critic_loss.detach(),
-            "entropy": entropy.detach(),
-            "grad_norm": grad_norm,
-            "cur_lr": self._optimizer.param_groups[0]["lr"],
-        }
+        return learn_losses(self, actor_loss, critic_loss, entropy)
 
     def _state_dict_learn(self) -> dict[str, Any]:
         return self._with_value_norm(super()._state_dict_learn())

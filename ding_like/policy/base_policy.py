@@ -98,6 +98,8 @@ class Policy:
     """Names of the action spaces it serves."""
     stores: tuple[str, ...] = ("replay",)
     """Registered names of the stores it can train from, the default first."""
+    learn_parts = {"target_model": "_target_model", "optimizer": "_optimizer"}
+    """By their names in the learner's state: attributes with a `state_dict` of their own."""
     _learn_model: Any
     _collect_model: Any
     _eval_model: Any
@@ -247,16 +249,13 @@ class Policy:
         return default_preprocess_learn(data) if isinstance(data, list) else data
 
     def _state_dict_learn(self) -> dict[str, Any]:
-        """Network, target network and optimiser, as far as they exist under their usual names; copies."""
-        state: dict[str, Any] = {"model": self._model.state_dict()}
-        for key, name in (("target_model", "_target_model"), ("optimizer", "_optimizer")):
-            if hasattr(self, name):
-                state[key] = getattr(self, name).state_dict()
-        return tree_map(_detached, state)
+        """The network and the `learn_parts` that there are; copies."""
+        parts = {key: getattr(self, name) for key, name in self.learn_parts.items() if hasattr(self, name)}
+        return tree_map(_detached, {key: part.state_dict() for key, part in {"model": self._model, **parts}.items()})
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         self._model.load_state_dict(state["model"])
-        for key, name in (("target_model", "_target_model"), ("optimizer", "_optimizer")):
+        for key, name in self.learn_parts.items():
             if hasattr(self, name) and key in state:
                 getattr(self, name).load_state_dict(state[key])
 
@@ -266,11 +265,11 @@ class Policy:
     def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
         self._model.load_state_dict(state["model"])
 
-    def _optimise(self, optimizer: Any, loss: torch.Tensor) -> torch.Tensor:
-        """Zero, backward, step at the scheduled learning rate. Returns the gradient norm."""
+    def _optimise(self, optimizer: Any, loss: torch.Tensor, share: float = 1.0) -> torch.Tensor:
+        """Zero, backward, step at a share of the scheduled learning rate. Returns the gradient norm."""
         if self._lr_fn is not None:
             for group in optimizer.param_groups:
-                group["lr"] = self._lr_fn(self._envstep)
+                group["lr"] = share * self._lr_fn(self._envstep)
         optimizer.zero_grad()
         loss.backward()
         return optimizer.step()

@@ -14,6 +14,37 @@ from ding_like.rl_utils.policy_gradient import clipped_surrogate
 from ding_like.utils import POLICY_REGISTRY
 
 
+def with_log_prob(items: Block, kind: str) -> Block:
+    """Rows `[T, B]` with `log_prob`, of each action under the policy that took it, in the place of `logit`."""
+    logit = tree_map(torchify, items.pop("logit"))
+    with torch.inference_mode():
+        items["log_prob"] = make_distribution(logit, kind).log_prob(torchify(items["action"])).numpy()  # [T, B]
+    return items
+
+
+def clipped_step(
+    policy: ActorCriticPolicy,
+    data: ArrayDict,
+    clip: float,
+    dual_clip: float | None = None,
+    value_clip: float | None = None,
+) -> dict[str, Any]:
+    """One gradient step of a policy on a minibatch `[N]`: obs, action, log_prob, adv, return_, value, optional weight.
+
+    Of a recurrent network: on segments `[U, N]`. The limits are those of `clipped_surrogate` and `value_loss`. Returns
+    what to log.
+    """
+    output, data = policy._evaluated(data)
+    distribution = make_distribution(output["logit"], policy._kind)
+    log_prob = distribution.log_prob(data["action"])  # [N]
+    surrogate, ratio = clipped_surrogate(log_prob, data["log_prob"], policy._advantage(data), clip, dual_clip)
+    info = policy._optimise_losses(data, output, distribution, surrogate, value_clip)
+    with torch.no_grad():
+        info["approx_kl"] = (ratio - 1 - (log_prob - data["log_prob"])).mean()
+        info["clip_fraction"] = ((ratio - 1).abs() > clip).float().mean()
+    return info
+
+
 @POLICY_REGISTRY.register("ppo")
 class PPOPolicy(ActorCriticPolicy):
     """Clipped surrogate objective over epochs of minibatches. Schulman 2017; dual clip: Ye 2020."""
@@ -46,29 +77,10 @@ class PPOPolicy(ActorCriticPolicy):
         self._target_kl = learn.target_kl
 
     def _train_fields(self, data: Block) -> Block:
-        """The base's fields, and `log_prob` of each action under the policy that took it."""
-        items = super()._train_fields(data)
-        logit = tree_map(torchify, items.pop("logit"))
-        with torch.inference_mode():
-            distribution = make_distribution(logit, self._kind)
-            items["log_prob"] = distribution.log_prob(torchify(items["action"])).numpy()  # [T, B]
-        return items
+        return with_log_prob(super()._train_fields(data), self._kind)
 
     def _forward_learn(self, data: ArrayDict) -> dict[str, Any]:
-        """One gradient step on a minibatch `[N]`: obs, action, log_prob, adv, return_, value, optional weight.
-
-        Of a recurrent network: on segments `[U, N]`.
-        """
-        output, data = self._evaluated(data)
-        distribution = make_distribution(output["logit"], self._kind)
-        log_prob = distribution.log_prob(data["action"])  # [N]
-        surrogate, ratio = clipped_surrogate(
-            log_prob, data["log_prob"], self._advantage(data), self._clip, self._dual_clip
-        )
-        info = self._optimise_losses(data, output, distribution, surrogate, self._value_clip)
-        with torch.no_grad():
-            info["approx_kl"] = (ratio - 1 - (log_prob - data["log_prob"])).mean()
-            info["clip_fraction"] = ((ratio - 1).abs() > self._clip).float().mean()
+        info = clipped_step(self, data, self._clip, self._dual_clip, self._value_clip)
         if self._target_kl is not None:
             info["stop_updates"] = float(info["approx_kl"]) > 1.5 * self._target_kl
         return info

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
-from ding_like.config.checks import not_negative, optional, positive_fraction
+from ding_like.config.checks import not_negative, one_of, optional, positive_fraction
 from ding_like.data import ArrayDict, leading_shape
-from ding_like.policy.dqn import DQNPolicy
+from ding_like.policy.q_learning import Errors, Outputs, QLearningPolicy, loss_of
 from ding_like.rl_utils.exploration import epsilon_ladder
+from ding_like.rl_utils.td import LOSSES, q_learning_loss
 from ding_like.utils import POLICY_REGISTRY
 
 
 @POLICY_REGISTRY.register("r2d2")
-class R2D2Policy(DQNPolicy):
+class R2D2Policy(QLearningPolicy):
     """Deep Q-learning of a recurrent network on prioritised windows. Kapturowski 2019.
 
     All it does DQN does with any recurrent network; the numbers are the paper's, or DI-engine's.
@@ -45,7 +47,21 @@ class R2D2Policy(DQNPolicy):
             ),
         ),
     )
-    config_checks = {"other.eps_ladder.base": optional(positive_fraction), "other.eps_ladder.alpha": not_negative}
+    config_checks = {
+        "learn.loss": one_of(*LOSSES),
+        "other.eps_ladder.base": optional(positive_fraction),
+        "other.eps_ladder.alpha": not_negative,
+    }
+
+    def _init_learn(self) -> None:
+        super()._init_learn()
+        self._element_loss = loss_of(self._cfg)
+
+    def _errors(
+        self, online: Outputs, target: Outputs, choice: Tensor | None, action: Tensor, reward: Tensor, discount: Tensor
+    ) -> Errors:
+        values = online["logit"], action, reward, discount, target["logit"], choice
+        return q_learning_loss(*values, loss=self._element_loss, rescale=bool(self._cfg.learn.value_rescale))
 
     def _forward_collect(self, obs: Any, data_id: Any = None, **setting: Any) -> ArrayDict:
         ladder = self._cfg.other.eps_ladder
@@ -57,7 +73,10 @@ class R2D2Policy(DQNPolicy):
         return super()._forward_collect(obs, data_id, **setting)
 
     def _get_setting_collect(self, envstep: int) -> dict[str, Any]:
-        return {} if self._cfg.other.eps_ladder.base is not None else super()._get_setting_collect(envstep)
+        setting = super()._get_setting_collect(envstep)
+        if self._cfg.other.eps_ladder.base is not None:
+            setting.pop("eps", None)
+        return setting
 
     def default_model(self) -> tuple[str, list[str]]:
         return "drqn", ["ding_like.model.template.q_learning"]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ding_like.config.paths import ConfigError
-from ding_like.data import ArrayDict, Block, torchify, tree_map
+from ding_like.data import ArrayDict, Block, leading_shape, torchify, tree_map
 from ding_like.model.wrapper.base_wrapper import ModelWrapper
 
 
@@ -54,16 +54,22 @@ def values_ahead(model: ModelWrapper, data: Block, at: np.ndarray, next_obs: Any
         return model.forward(after, **setting)["value"].cpu().numpy()
 
 
-def unroll(model: ModelWrapper, data: ArrayDict) -> tuple[dict[str, Any], ArrayDict]:
+def unroll(
+    model: ModelWrapper, data: ArrayDict, mode: str = "compute_actor_critic"
+) -> tuple[dict[str, Any], ArrayDict]:
     """The output of a recurrent network along segments `[U, N]`, and their fields, both flat: `[M]` of real steps.
 
     Args:
         model: with `hidden_state`.
-        data: fields `[U, N, ...]`, `prev_state [1, N, ...]`, `cut [U, N]`, optional `mask`.
+        data: fields `[U, N, ...]`, `cut [U, N]`, optional `prev_state [1, N, ...]` (else the initial one) and `mask`.
+        mode: what a network whose forward takes it is asked for.
     """
-    model.reset(state=tree_map(lambda x: x[0], data["prev_state"]))
+    if "prev_state" in data:
+        model.reset(state=tree_map(lambda x: x[0], data["prev_state"]))
+    else:
+        model.reset()
     inputs = {"obs": data["obs"], "cut": data["cut"]}
-    output = model.forward(inputs, inference=False, mode="compute_actor_critic")
+    output = model.forward(inputs, inference=False, mode=mode)
     real = torch.nonzero(data["mask"].flatten() > 0).squeeze(-1) if "mask" in data else None
 
     def flat(x: torch.Tensor) -> torch.Tensor:
@@ -72,4 +78,34 @@ def unroll(model: ModelWrapper, data: ArrayDict) -> tuple[dict[str, Any], ArrayD
 
     left = ("obs", "prev_state", "cut", "mask", "index")
     fields = ArrayDict({name: tree_map(flat, value) for name, value in data.items() if name not in left})
-    return {name: tree_map(flat, output[name]) for name in ("logit", "value")}, fields
+    kept = [name for name in ("logit", "value", "aux_value") if name in output]
+    return {name: tree_map(flat, output[name]) for name in kept}, fields
+
+
+def evaluate(model: ModelWrapper, data: ArrayDict) -> dict[str, Any]:
+    """`logit` and `value` `[U, N, ...]` of a network along segments.
+
+    Args:
+        data: `obs [U, N, ...]` and, for a recurrent network, `prev_state [1, N, ...]` and `cut [U, N]`. Any other gets
+            all steps as one batch, in the order of the memory that stores give, `[N, U]`.
+    """
+    if model.keeps_state:
+        model.reset(state=tree_map(lambda x: x[0], data["prev_state"]))
+        inputs = {"obs": data["obs"], "cut": data["cut"]}
+        return model.forward(inputs, inference=False, mode="compute_actor_critic")
+    lead = leading_shape(data["obs"], 2)[::-1]
+    obs = tree_map(lambda x: x.transpose(0, 1).flatten(0, 1), data["obs"])
+    output = model.forward(obs, mode="compute_actor_critic")
+    kept = [name for name in ("logit", "value") if name in output]
+    return {name: tree_map(lambda x: x.unflatten(0, lead).transpose(0, 1), output[name]) for name in kept}
+
+
+def blank(tree: Any, keep: torch.Tensor) -> Any:
+    """Zeros in place of what stands where `keep [U, N]` (bool) is False."""
+    if bool(keep.all()):
+        return tree
+
+    def leaf(x: torch.Tensor) -> torch.Tensor:
+        return torch.where(keep.reshape(*keep.shape, *[1] * (x.dim() - 2)), x, x.new_zeros(()))
+
+    return tree_map(leaf, tree)

@@ -14,35 +14,155 @@ from ding_like.config.paths import ConfigError
 from ding_like.data import ArrayDict, tree_map
 from ding_like.model import model_wrap
 from ding_like.rl_utils.loss import select
-from ding_like.rl_utils.value_rescale import value_inv_transform, value_transform
 
 WIDEST = 10_000  # steps of a window: far beyond what a state is of use for, and small enough to be collected in a while
 
 
 @dataclass
-class SequenceErrors:
-    """Of the S steps of N windows that train: the values `taken` of the actions (with gradient), the `wanted` ones, and
-    `mask` (0 at steps that are none); all `[S, N]`.
+class Windows:
+    """Windows `[U, N]` made ready to learn n-step values of their S trained steps, the slots [start, stop).
+
+    Attributes:
+        obs: `[U, N, ...]`, zeros at null slots, but for the final observation of a truncated episode.
+        cut: `[U, N]`, 0 at the last null slot before an episode's first step; None: nowhere.
+        state: of the first slot, leaves `[N, layers, H]`; None: the initial one.
+        action: `[U, N, ...]`, zeros at null slots.
+        reward: `[S, N]`, discounted sum over the k steps to the bootstrap.
+        discount: `[S, N]`, gamma^k, 0 where the episode terminated on the way.
+        ahead: `[S, N]`, the slot of the bootstrap, t + k, counted from `start`.
+        mask: `[S, N]`, bool: the steps that train.
+        start, stop, end: slots; [stop, end) are only bootstrapped from.
     """
 
-    taken: Tensor
-    wanted: Tensor
+    obs: Any
+    cut: Tensor | None
+    state: Any
+    action: Tensor
+    reward: Tensor
+    discount: Tensor
+    ahead: Tensor
     mask: Tensor
+    start: int
+    stop: int
+    end: int
+
+    def bootstrap(self, output: Any) -> Any:
+        """Of outputs `[end - start, N, ...]` of the slots from `start` on, those that each step bootstraps from."""
+
+        def leaf(x: Tensor) -> Tensor:
+            at = self.ahead.reshape(*self.ahead.shape, *[1] * (x.dim() - 2))
+            return x.gather(0, at.expand(*self.ahead.shape, *x.shape[2:]))
+
+        return tree_map(leaf, output)
+
+    def begin(self, model: Any) -> None:
+        """Give a `hidden_state` wrapper the state of the first slot."""
+        model.reset()
+        if self.state is not None:
+            model.reset(state=self.state)
+
+    def unroll(self, model: Any, start: int, stop: int, **inputs: Any) -> dict[str, Any]:
+        """The output of a `hidden_state` wrapper for the slots [start, stop), from the state its last call left.
+
+        Args:
+            inputs: further inputs of the network, `[stop - start, N, ...]`; `mode` is passed as a keyword.
+        """
+        setting = {"mode": inputs.pop("mode")} if "mode" in inputs else {}
+        inputs["obs"] = tree_map(lambda x: x[start:stop], self.obs)
+        if self.cut is not None:
+            inputs["cut"] = self.cut[start:stop]
+        output = model.forward(inputs, inference=False, **setting)
+        return {name: value for name, value in output.items() if name not in ("next_state", "prev_state")}
+
+
+def open_windows(
+    data: ArrayDict, burnin: int, unroll_len: int, nstep: int, gamma: float, stored_state: bool = True
+) -> Windows:
+    """Of fields `[U, N, ...]`: obs, action, reward, terminated, done, null, and `prev_state [1, N, ...]`.
+
+    The bootstrap of step t is read at slot t + k, k its true distance; where an episode was truncated that slot shows
+    its final observation. Kapturowski 2019, section 2.3.
+    """
+    span = unroll_len - nstep
+    start, stop = burnin, burnin + span
+    real = ~data["null"].bool()  # [U, N]
+    ended, terminated = real & (data["done"] != 0), real & (data["terminated"] != 0)
+    shown = real.clone()
+    shown[1:] |= (ended & ~terminated)[:-1]
+    with torch.no_grad():
+        reward = torch.where(real, data["reward"], 0.0)[start:]
+        total, discount, ahead = _nstep(reward, ended[start:], terminated[start:], nstep, gamma)
+    state = tree_map(lambda x: x[0], data["prev_state"]) if stored_state else None
+    return Windows(
+        _clean(data["obs"], shown),
+        _cut_before(real),
+        state,
+        _clean(data["action"], real),
+        total,
+        discount,
+        ahead,
+        real[start:stop],
+        start,
+        stop,
+        stop + nstep,
+    )
+
+
+def _nstep(
+    reward: Tensor, ended: Tensor, terminated: Tensor, nstep: int, gamma: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Summed reward, discount and slot of the bootstrap, `[S, N]` of `[S + n, N]`; a sum stops at an episode's end."""
+    size = len(reward) - nstep
+    going = torch.ones_like(reward[:size])  # whether step t + i belongs to the episode of t
+    total, distance, goes_on = torch.zeros_like(going), torch.zeros_like(going), torch.ones_like(going)
+    for i in range(nstep):
+        total += torch.where(going > 0, gamma**i * reward[i : i + size], 0.0)
+        distance += going
+        goes_on *= 1 - going * terminated[i : i + size].to(going.dtype)
+        going = going * (1 - ended[i : i + size].to(going.dtype))
+    at = torch.arange(size, device=reward.device).unsqueeze(-1) + distance.long()
+    return total, torch.where(goes_on > 0, gamma**distance, 0.0), at
+
+
+def _clean(tree: Any, shown: Tensor) -> Any:
+    """Zeros in the slots `[U, N]` that are not shown."""
+    if bool(shown.all()):
+        return tree
+
+    def leaf(x: Tensor) -> Tensor:
+        keep = shown.reshape(*shown.shape, *[1] * (x.dim() - 2))
+        return torch.where(keep, x, torch.zeros((), dtype=x.dtype, device=x.device))
+
+    return tree_map(leaf, tree)
+
+
+@dataclass
+class SequenceOutputs:
+    """What Q-learning needs of the S steps of N windows, all `[S, N, ...]`.
+
+    Attributes:
+        online: outputs of the network, with gradient.
+        target: those of the target network at the bootstraps.
+        choice: the action `[S, N]` that each bootstrap takes; None: the target network's own best.
+    """
+
+    online: dict[str, Any]
+    target: dict[str, Any]
+    choice: Tensor | None
+    windows: Windows
 
 
 class SequenceQ:
-    """n-step Q-learning over windows `[burnin + unroll_len, N]`; their last `nstep` steps are only bootstrapped from.
+    """Q-learning over windows `[burnin + unroll_len, N]`; their last `nstep` steps are only bootstrapped from.
 
-    Both networks start from the stored state and are burnt in without gradient. The bootstrap of step t is read at slot
-    t + k, k its true distance; where an episode was truncated that slot shows its final observation. Kapturowski 2019,
-    section 2.3; double Q-learning: van Hasselt 2016.
+    Both networks start from the stored state and are burnt in without gradient. Kapturowski 2019, section 2.3; double
+    Q-learning: van Hasselt 2016.
 
     Args:
         learn_model, target_model: networks; wrapped here.
         burnin, unroll_len, nstep: slots.
         gamma: discount.
         double: the online network chooses the bootstrap action.
-        rescale: values are learned through h(x) (`value_transform`).
         stored_state: start from the state that collecting stored; else from the initial one.
     """
 
@@ -56,83 +176,33 @@ class SequenceQ:
         nstep: int,
         gamma: float,
         double: bool,
-        rescale: bool,
         stored_state: bool,
     ) -> None:
         if unroll_len <= nstep:
             raise ConfigError(_short(unroll_len, nstep))
         self._learn = model_wrap(learn_model, wrapper_name="hidden_state")
         self._target = model_wrap(target_model, wrapper_name="hidden_state")
-        self._burnin, self._nstep, self._gamma = burnin, nstep, gamma
-        self._span = unroll_len - nstep
-        self._double, self._rescale, self._stored = double, rescale, stored_state
+        self._slots = burnin, unroll_len, nstep, gamma, stored_state
+        self._double = double
 
-    def errors(self, data: ArrayDict) -> SequenceErrors:
-        """Of windows `[U, N]`: obs, action, reward, terminated, done, null, and `prev_state [1, N, ...]`."""
-        start, stop = self._burnin, self._burnin + self._span
-        real = ~data["null"].bool()  # [U, N]
-        ended, terminated = real & (data["done"] != 0), real & (data["terminated"] != 0)
-        obs = self._clean(data["obs"], real, ended & ~terminated)
-        cut = _cut_before(real)
-        state = tree_map(lambda x: x[0], data["prev_state"]) if self._stored else None
-        self._learn.reset()
-        self._target.reset()
-        if state is not None:
-            self._learn.reset(state=state)
-            self._target.reset(state=state)
+    def outputs(self, data: ArrayDict) -> SequenceOutputs:
+        """Of windows `[U, N]`, the fields of `open_windows`."""
+        windows = open_windows(data, *self._slots)
+        start, stop, end = windows.start, windows.stop, windows.end
+        windows.begin(self._learn)
+        windows.begin(self._target)
         if start:
             with torch.no_grad():
-                self._unroll(self._learn, obs, cut, 0, start)
-        q = self._unroll(self._learn, obs, cut, start, stop)  # [S, N, A]
+                windows.unroll(self._learn, 0, start)
+        online = windows.unroll(self._learn, start, stop)  # [S, N, A] and others
+        choice = None
         with torch.no_grad():
-            target_q = self._unroll(self._target, obs, cut, 0, stop + self._nstep)[start:]  # [S + n, N, A]
-            choice = target_q
+            target = tree_map(lambda x: x[start:], windows.unroll(self._target, 0, end))  # [S + n, N, ...]
             if self._double:
-                tail = self._unroll(self._learn, obs, cut, stop, stop + self._nstep)
-                choice = torch.cat([q.detach(), tail])
-            bootstrap = target_q.gather(-1, choice.argmax(-1, keepdim=True)).squeeze(-1)  # [S + n, N]
-            reward = torch.where(real, data["reward"], 0.0)
-            wanted = self._wanted(reward[start:], ended[start:], terminated[start:], bootstrap)  # [S, N]
-        taken = q.gather(-1, data["action"][start:stop].unsqueeze(-1)).squeeze(-1)
-        mask = real[start:stop]
-        return SequenceErrors(select(taken, mask), select(wanted, mask), mask)
-
-    def _unroll(self, model: Any, obs: Any, cut: Tensor | None, start: int, stop: int) -> Tensor:
-        """The Q-values of slots [start, stop); the wrapper goes on from the state that the last call left."""
-        inputs = {"obs": tree_map(lambda x: x[start:stop], obs)}
-        if cut is not None:
-            inputs["cut"] = cut[start:stop]
-        return model.forward(inputs, inference=False)["logit"]
-
-    def _wanted(self, reward: Tensor, ended: Tensor, terminated: Tensor, bootstrap: Tensor) -> Tensor:
-        """n-step targets `[S, N]` of inputs `[S + n, N]`; a sum stops at the end of the episode."""
-        if self._rescale:
-            bootstrap = value_inv_transform(bootstrap)
-        size = len(reward) - self._nstep
-        going = torch.ones_like(reward[:size])  # whether step t + i belongs to the episode of t
-        total, distance, discount = torch.zeros_like(going), torch.zeros_like(going), torch.ones_like(going)
-        for i in range(self._nstep):
-            total += torch.where(going > 0, self._gamma**i * reward[i : i + size], 0.0)
-            distance += going
-            discount *= 1 - going * terminated[i : i + size].float()
-            going = going * (1 - ended[i : i + size].float())
-        at = torch.arange(size, device=reward.device).unsqueeze(-1) + distance.long()
-        ahead = bootstrap.gather(0, at)  # [S, N]
-        total += torch.where(discount > 0, self._gamma**distance * ahead, 0.0)
-        return value_transform(total) if self._rescale else total
-
-    def _clean(self, obs: Any, real: Tensor, truncated: Tensor) -> Any:
-        """Zeros in place of what null slots show, but for the final observation of a truncated episode."""
-        shown = real.clone()
-        shown[1:] |= truncated[:-1]
-        if bool(shown.all()):
-            return obs
-
-        def leaf(x: Tensor) -> Tensor:
-            keep = shown.reshape(*shown.shape, *[1] * (x.dim() - 2))
-            return torch.where(keep, x, torch.zeros((), dtype=x.dtype, device=x.device))
-
-        return tree_map(leaf, obs)
+                tail = windows.unroll(self._learn, stop, end)["logit"]
+                choice = windows.bootstrap(torch.cat([online["logit"].detach(), tail]).argmax(-1))  # [S, N]
+            target = windows.bootstrap(target)
+        return SequenceOutputs(online, target, choice, windows)
 
 
 def _cut_before(real: Tensor) -> Tensor | None:
@@ -181,7 +251,8 @@ def _wide(cfg: Any) -> Iterator[str]:
 
 
 def _for_recurrence(cfg: Any, network: str) -> Iterator[str]:
-    for key, value in {"burnin_step": cfg.burnin_step, "learn.value_rescale": cfg.learn.value_rescale}.items():
+    wanted = {"burnin_step": cfg.burnin_step, "learn.value_rescale": cfg.learn.get("value_rescale", False)}
+    for key, value in wanted.items():
         if value:
             yield (
                 f"policy.{key} is {value!r} and the network ({network}) has no initial_state(B), which makes a policy "

@@ -123,6 +123,43 @@ class Gaussian:
         return torch.normal(self.mu.detach(), self.sigma.detach())
 
 
+class SquashedGaussian:
+    """tanh of d independent normals, in (-1, 1); `mu` and `sigma` (above 0) are the normals', `[..., d]`.
+
+    Haarnoja 2018, appendix C. The correction ``log(1 - tanh(u)^2)`` is computed as ``2 (log 2 - u - softplus(-2 u))``,
+    which is exact where the difference is 0 in floating point.
+    """
+
+    def __init__(self, mu: Tensor, sigma: Tensor) -> None:
+        _wanted_shape("sigma", sigma, mu.shape)
+        self.mu, self.sigma = mu, sigma
+
+    def rsample(self, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Actions `[..., d]` and their log-density `[...]`, both with gradient.
+
+        Args:
+            noise: standard normal numbers `[..., d]`; None draws them from torch's global generator.
+        """
+        noise = torch.randn_like(self.mu) if noise is None else noise
+        u = torch.addcmul(self.mu, self.sigma, noise)
+        return torch.tanh(u), self._log_density(u, noise)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Log-density `[...]` of actions `[..., d]`; those of -1 and 1 are taken for the nearest number inside."""
+        _wanted_shape("action", action, self.mu.shape)
+        edge = 1 - torch.finfo(action.dtype).eps
+        u = torch.atanh(action.clamp(-edge, edge))
+        return self._log_density(u, (u - self.mu) / self.sigma)
+
+    def _log_density(self, u: Tensor, noise: Tensor) -> Tensor:
+        terms = noise.square() * 0.5 + self.sigma.log() - 2 * (u + F.softplus(-2 * u))
+        return -terms.sum(-1) - self.mu.shape[-1] * (HALF_LOG_TAU + 2 * math.log(2))
+
+    def mode(self) -> Tensor:
+        """tanh(mu) `[..., d]`, the median; what a deterministic policy does."""
+        return torch.tanh(self.mu)
+
+
 Distribution = Categorical | MultiCategorical | Gaussian
 
 

@@ -111,7 +111,7 @@ class WindowStream:
         if after.any() and "obs" in out and "next_obs" in block:
             window, slot = np.nonzero(after)
             t, b = last[window, 0] - base, column[window, 0]
-            tree_write(out["obs"], (window, slot), _next_obs(block, t, b))
+            tree_write(out["obs"], (window, slot), next_obs_at(block, t, b))
         return mark_null(out, before | after, None)
 
     def cut(self, columns: Any = None) -> None:
@@ -130,8 +130,8 @@ class WindowStream:
         self._start[:], self._given[:] = state["start"], state["given"]
 
 
-def _next_obs(block: Block, t: np.ndarray, b: np.ndarray) -> Any:
-    """The observations `[K, ...]` after the rows `t [K]` of columns `b [K]`."""
+def next_obs_at(block: Block, t: np.ndarray, b: np.ndarray) -> Any:
+    """The true observations `[K, ...]` after the rows `t [K]` of columns `b [K]`."""
     link = block.link
     if link is None or dict.__contains__(block, "next_obs"):
         return tree_index(block["next_obs"], (t, b))

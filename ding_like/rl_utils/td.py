@@ -4,23 +4,33 @@ from collections import namedtuple
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ding_like.rl_utils.loss import huber, masked_mean, select
+from ding_like.rl_utils.value_rescale import value_inv_transform, value_transform
 
 __all__ = [
+    "LOSSES",
+    "ElementLoss",
+    "at_action",
     "huber",
     "masked_mean",
+    "nstep_terms",
     "q_1step_td_data",
     "q_1step_td_error",
     "q_learning_error",
+    "q_learning_loss",
     "q_learning_pair",
     "q_nstep_td_data",
     "q_nstep_td_error",
+    "same_shape",
     "select",
 ]
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
+ElementLoss = Callable[..., Tensor]
+LOSSES: dict[str, ElementLoss] = {"huber": F.huber_loss, "mse": F.mse_loss}  # of (estimate, target, reduction=)
 
 q_1step_td_data = namedtuple("q_1step_td_data", ["q", "next_q", "act", "next_act", "reward", "done", "weight"])
 q_nstep_td_data = namedtuple(
@@ -60,12 +70,35 @@ def q_learning_pair(
     discount: Tensor,
     target_q: Tensor,
     target_action: Tensor | None = None,
+    rescale: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Both sides of `q_learning_error`: `q(action)`, and the target without gradient, `[..., 1]` (one operation less in
     the graph than `[...]`).
+
+    With `rescale` both are values h(x) (`value_transform`): the target is h(reward + discount h^-1(target_q)).
     """
-    _same_shape(action.shape, q=q.shape[:-1], reward=reward.shape, discount=discount.shape)
-    return q.gather(-1, action.unsqueeze(-1)), _target(reward, discount, target_q, target_action).unsqueeze(-1)
+    same_shape(action.shape, q=q.shape[:-1], reward=reward.shape, discount=discount.shape)
+    wanted = _target(reward, discount, target_q, target_action, rescale)
+    return q.gather(-1, action.unsqueeze(-1)), wanted.unsqueeze(-1)
+
+
+def q_learning_loss(
+    q: Tensor,
+    action: Tensor,
+    reward: Tensor,
+    discount: Tensor,
+    target_q: Tensor,
+    target_action: Tensor | None = None,
+    loss: ElementLoss = F.huber_loss,
+    rescale: bool = False,
+    reduction: str = "none",
+) -> tuple[Tensor, Tensor]:
+    """The loss of `q_learning_pair`, `[...]` or with ``reduction="mean"`` a scalar, and the error `[...]`, target minus
+    estimate, without gradient.
+    """
+    taken, wanted = q_learning_pair(q, action, reward, discount, target_q, target_action, rescale)
+    found = loss(taken, wanted, reduction=reduction)
+    return found.squeeze(-1) if reduction == "none" else found, (wanted - taken.detach()).squeeze(-1)
 
 
 def q_1step_td_error(data: q_1step_td_data, gamma: float, criterion: Criterion | None = None) -> Tensor:
@@ -96,6 +129,24 @@ def q_nstep_td_error(
         (DI-engine's second value is the unreduced loss, which squares a priority).
     """
     q, next_n_q, action, next_n_action, reward, done, weight = data
+    reward, discount = nstep_terms(reward, done, action, gamma, nstep, value_gamma, cum_reward)  # [B], [B]
+    same_shape(action.shape, q=q.shape[:-1], reward=reward.shape, discount=discount.shape)
+    target = _target(reward, discount, next_n_q, next_n_action)  # [B]
+    estimate, used = at_action(q, action), None if weight is None else weight != 0
+    loss = (criterion or nn.MSELoss(reduction="none"))(select(estimate, used), select(target, used))
+    return masked_mean(loss, weight=weight), (target - estimate.detach()).abs()
+
+
+def nstep_terms(
+    reward: Tensor,
+    done: Tensor,
+    action: Tensor,
+    gamma: float,
+    nstep: int,
+    value_gamma: Tensor | None,
+    cum_reward: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Summed reward and bootstrap discount, `[B]` each, of the fields of DI-engine's forms (see `q_nstep_td_error`)."""
     if reward.dim() > action.dim():
         if cum_reward or len(reward) != nstep:
             raise ValueError(
@@ -107,26 +158,31 @@ def q_nstep_td_error(
     elif not cum_reward and nstep != 1:
         raise ValueError(f"reward has shape {tuple(reward.shape)}; cum_reward=False wants [nstep={nstep}, B]")
     bootstrap_gamma = gamma**nstep if value_gamma is None else value_gamma
-    discount = bootstrap_gamma * (1 - done.to(reward.dtype))  # [B]
-    _same_shape(action.shape, q=q.shape[:-1], reward=reward.shape, discount=discount.shape)
-    target = _target(reward, discount, next_n_q, next_n_action)  # [B]
-    estimate, used = _pick(q, action), None if weight is None else weight != 0
-    loss = (criterion or nn.MSELoss(reduction="none"))(select(estimate, used), select(target, used))
-    return masked_mean(loss, weight=weight), (target - estimate.detach()).abs()
+    return reward, bootstrap_gamma * (1 - done.to(reward.dtype))
 
 
 @torch.no_grad()
-def _target(reward: Tensor, discount: Tensor, target_q: Tensor, target_action: Tensor | None) -> Tensor:
-    bootstrap = target_q.max(-1).values if target_action is None else _pick(target_q, target_action)
-    return reward + discount * bootstrap
+def _target(
+    reward: Tensor, discount: Tensor, target_q: Tensor, target_action: Tensor | None, rescale: bool = False
+) -> Tensor:
+    bootstrap = target_q.max(-1).values if target_action is None else at_action(target_q, target_action)
+    if not rescale:
+        return reward + discount * bootstrap
+    bootstrap = value_inv_transform(bootstrap)  # not finite where all actions are forbidden, as after the last step
+    return value_transform(reward + torch.where(discount > 0, discount * bootstrap, 0.0))
 
 
-def _pick(q: Tensor, action: Tensor) -> Tensor:
-    return q.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+def at_action(x: Tensor, action: Tensor) -> Tensor:
+    """Of `x [..., A]` or `[..., A, n]` the entries of `action [...]`: `[...]` or `[..., n]`."""
+    lead = action.dim()
+    if x.dim() == lead + 1:
+        return x.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+    index = action.reshape(*action.shape, *[1] * (x.dim() - lead))
+    return x.gather(lead, index.expand(*action.shape, 1, *x.shape[lead + 1 :])).squeeze(lead)
 
 
-def _same_shape(wanted: torch.Size, **given: torch.Size) -> None:
+def same_shape(wanted: torch.Size, **given: torch.Size) -> None:
     """Equal shapes are asked for because `[B, 1]` against `[B]` would broadcast to `[B, B]` unseen."""
     for name, shape in given.items():
         if shape != wanted:
-            raise ValueError(f"{name} has shape {tuple(shape)}; `action` makes {tuple(wanted)} the wanted one")
+            raise ValueError(f"{name} has shape {tuple(shape)}; wanted {tuple(wanted)}, one for each action")

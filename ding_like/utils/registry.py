@@ -114,13 +114,27 @@ class Registry:
         return list(self._entries.items())
 
 
-POLICY_REGISTRY = Registry("policy", {name: f"ding_like.policy.{name}" for name in ("a2c", "dqn", "ppo", "r2d2")})
+POLICIES = (
+    *("a2c", "bc", "c51", "dqn"),
+    *("iqn", "qrdqn", "rainbow", "sqn"),
+    *("impala", "ppg", "ppo", "r2d2"),
+    *("ddpg", "sac", "td3"),
+)
+POLICY_REGISTRY = Registry(
+    "policy",
+    {
+        **{name: f"ding_like.policy.{name}" for name in POLICIES},
+        "il": "ding_like.policy.bc",
+        **dict.fromkeys(("discrete_sac", "sac_discrete"), "ding_like.policy.sac"),
+    },
+)
 MODEL_REGISTRY = Registry(
     "model",
     {
         "dqn": "ding_like.model.template.q_learning",
         "drqn": "ding_like.model.template.drqn",
         "vac": "ding_like.model.template.vac",
+        **dict.fromkeys(("qac", "continuous_qac", "discrete_qac"), "ding_like.model.template.qac"),
     },
 )
 ENV_REGISTRY = Registry("env")
@@ -140,7 +154,7 @@ ENV_MANAGER_REGISTRY = Registry(
 )
 ENV_WRAPPERS = (
     *("atari", "channels_first", "episode_statistics", "episodic_life", "fire_reset", "frame_stack"),
-    *("previous_step", "reward_clip", "reward_scale", "select_obs", "time_limit"),
+    *("full_actions", "previous_step", "reward_clip", "reward_scale", "select_obs", "time_limit", "words"),
 )
 ENV_WRAPPER_REGISTRY = Registry("env_wrapper", dict.fromkeys(ENV_WRAPPERS, "ding_like.envs.env_wrappers"))
 BUFFER_REGISTRY = Registry(
@@ -148,11 +162,14 @@ BUFFER_REGISTRY = Registry(
     {
         **dict.fromkeys(("replay", "naive", "deque", "advanced"), "ding_like.worker.replay_buffer.replay"),
         "rollout": "ding_like.worker.replay_buffer.rollout",
+        "queue": "ding_like.worker.replay_buffer.queue",
+        "dataset": "ding_like.worker.replay_buffer.dataset",
+        "phasic": "ding_like.worker.replay_buffer.phasic",
     },
 )
 SAMPLE_WRAPPERS = (
     *("argmax_sample", "deterministic_sample", "eps_greedy_sample"),
-    *("multinomial_sample", "reparam_sample"),
+    *("multinomial_sample", "reparam_sample", "action_noise", "critic_memory"),
 )
 WRAPPER_REGISTRY = Registry(
     "model_wrapper",

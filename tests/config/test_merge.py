@@ -256,3 +256,11 @@ def test_a_set_value_replaces_the_other_places_of_the_same_value():
     base = {"env": {"collector_env_num": 8}, "policy": {"collect": {"env_num": 8}}}
     assert apply_sets(base, ["env.collector_env_num=4"]) == {"env": {"collector_env_num": 4}}
     assert apply_sets(base, ["policy.collect.env_num=4"]) == {"policy": {"collect": {"env_num": 4}}}
+
+
+def test_none_is_a_value_where_the_owner_says_so():
+    defaults = {"learn": {"clip": 0.5, "lr": 0.1}}
+    merged = merge(defaults, {"learn": {"clip": None}}, path="policy", nullable=["policy.learn.clip"])
+    assert merged.learn == {"clip": None, "lr": 0.1}
+    with pytest.raises(ConfigError, match="got None"):
+        merge(defaults, {"learn": {"lr": None}}, path="policy", nullable=["policy.learn.clip"])

@@ -16,6 +16,7 @@ from torch import nn
 
 from ding_like.config import deep_merge_defaults
 from ding_like.data import tree_map
+from ding_like.distributed.actors import FreeCollector
 from ding_like.distributed.group import WorkerGroup
 from ding_like.envs.env_manager.base_env_manager import BaseEnvManager
 from ding_like.envs.env_manager.subprocess_env_manager import SubprocessEnvManager
@@ -92,7 +93,7 @@ def _columns(fns, first, end):
 def make_manager(sampler, workers, fns, seed=0, **settings):
     if sampler == "serial":
         return BaseEnvManager(fns)
-    if sampler == "local":
+    if sampler in ("local", "free"):
         return WorkerGroup(functools.partial(_columns, fns), len(fns), workers, seed, **settings)
     manager = SubprocessEnvManager(fns, {"num_workers": workers, **settings})
     manager.alternate = 2 if sampler == "alternating" else 1
@@ -103,28 +104,39 @@ class Collecting:
     """A collector of one sampler; keeps every block, every item and what changed in between.
 
     Args:
+        sampler: 'free' is `local` without a barrier.
         make: `policy_maker`.
         fns: env factories.
+
+    Attributes:
+        told: of every block, its first column, its first new row and the gradient step that it was acted at.
     """
 
-    def __init__(self, sampler, workers, make, fns, n_sample=12, seed=0, store=None, **settings):
+    def __init__(self, sampler, workers, make, fns, n_sample=12, seed=0, store=None, slots=2, **settings):
         self.manager = make_manager(sampler, workers, fns, seed, **settings)
         try:
             self.policy = make(seed)
-            if sampler == "local":
+            if sampler in ("local", "free"):
                 self.manager.serve(self.policy, functools.partial(worker_policy, make))
-            cfg = deep_merge_defaults(self.policy._cfg.collect, {"n_sample": n_sample})
-            self.collector = SampleCollector(cfg, self.manager, self.policy.collect_mode, seed)
+            cfg = deep_merge_defaults(self.policy._cfg.collect, {"n_sample": n_sample, "collector": {"slots": slots}})
+            kind = FreeCollector if sampler == "free" else SampleCollector
+            self.collector = kind(cfg, self.manager, self.policy.collect_mode, seed)
         except BaseException:
             self.manager.close()
             raise
-        self.blocks, self.items, self.store = [], [], store
-        self._real = self.collector._slab.block
-        self.collector._slab.block = self._block
+        self.blocks, self.items, self.told, self.store = [], [], [], store
+        if sampler == "free":
+            for lane in self.collector._rows.lanes:
+                for slab in lane.slabs:
+                    slab.block = functools.partial(self._block, slab, slab.block, lane.slot.columns[0])
+        else:
+            slab = self.collector._slab
+            slab.block = functools.partial(self._block, slab, slab.block, 0)
 
-    def _block(self, ready_obs):
-        block = self._real(ready_obs)
+    def _block(self, slab, real, first, ready_obs):
+        block = real(ready_obs)
         self.blocks.append(tree_map(np.copy, dict(block.unlinked())))
+        self.told.append((first, slab.fresh, getattr(self.collector, "acted_at", 0)))
         return block
 
     def sink(self, items):
@@ -202,9 +214,12 @@ def truth(episode, t):
 
 def processes(manager):
     """Ids of the workers' processes, of those that have one."""
-    if isinstance(manager, WorkerGroup):
-        return [slot.child.pid for slot in manager.slots if slot.live]
-    return [worker.child.pid for worker in manager._crew.workers if worker.live]
+    return [worker.child.pid for worker in crew_of(manager).workers if worker.live]
+
+
+def crew_of(manager):
+    """The `Workers` of a manager."""
+    return manager if isinstance(manager, WorkerGroup) else manager._crew
 
 
 @contextmanager

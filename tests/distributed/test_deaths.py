@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ding_like.config import CfgDict
-from ding_like.distributed.group import WorkerError, WorkerGroup
+from ding_like.distributed.group import WorkerError
 from ding_like.envs import EnvError
 from ding_like.policy.dqn import DQNPolicy
 from ding_like.policy.ppo import PPOPolicy
@@ -26,6 +26,7 @@ from tests.distributed.parts import (
     Frames,
     Leaky,
     Trace,
+    crew_of,
     is_gone,
     open_files,
     policy_maker,
@@ -154,16 +155,12 @@ KINDS = {
 
 # ---------------------------------------------------------------- random kills
 def deaths(run):
-    manager = run.manager
-    if isinstance(manager, WorkerGroup):
-        return manager.restarts + sum(slot.gone for slot in manager.slots)
-    return manager._crew.anew + sum(worker.gone for worker in manager._crew.workers)
+    crew = crew_of(run.manager)
+    return crew.restarts + sum(worker.gone for worker in crew.workers)
 
 
 def all_there(run):
-    if isinstance(run.manager, WorkerGroup):
-        return not any(slot.starting for slot in run.manager.slots)
-    return all(worker.live or worker.gone for worker in run.manager._crew.workers)
+    return not any(worker.starting for worker in crew_of(run.manager).workers)
 
 
 def collect(run, ahead):

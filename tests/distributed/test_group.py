@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from ding_like.distributed.group import WorkerError, split_columns
+from ding_like.distributed.group import WorkerError
 from ding_like.envs import EnvError
 from ding_like.policy.dqn import DQNPolicy
 from ding_like.utils.child import RemoteTraceback
@@ -63,15 +63,6 @@ class Uneven(Blunt):
 def _in_time():
     with within(60):
         yield
-
-
-def test_columns_stand_side_by_side_at_most_one_worker_each():
-    for total in range(1, 12):
-        for workers in range(1, 14):
-            parts = split_columns(total, workers)
-            assert [b for first, end in parts for b in range(first, end)] == list(range(total))
-            sizes = {end - first for first, end in parts}
-            assert len(parts) == min(total, workers) and max(sizes) - min(sizes) <= 1
 
 
 # ---------------------------------------------------------------- errors
@@ -202,7 +193,7 @@ def test_a_step_that_hangs_is_a_death_after_the_time_limit():
     fns = [Count, functools.partial(Fate, "hang", 5, "step")]
     start = time.monotonic()
     with (
-        pytest.raises(WorkerError, match=r"worker 1 .*did not answer in time: 0\.5 s"),
+        pytest.raises(WorkerError, match=r"worker 1 .*timed out after 0\.5 s"),
         run(fns, step_timeout=0.5) as one,
     ):
         one.collect(10)
@@ -217,7 +208,7 @@ def test_a_worker_that_dies_before_its_first_row_is_replaced(tmp_path):
 
 
 def test_spaces_that_differ_from_worker_to_worker_are_an_error():
-    with pytest.raises(EnvError, match=r"sampler worker 1 .* have the spaces .*all columns need the same"):
+    with pytest.raises(EnvError, match=r"column 1 \(Diary\) has the observation_space .*all columns of a manager need"):
         make_manager("local", 2, [Count, Diary])
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from ding_like.envs.env_wrappers import WordNumbers
 from dizoo_configs.memory.minigrid.envs.minigrid_wrappers import MiniGridOneHot
 from tests.envs.toys import AnySpace, Count
 
@@ -23,6 +24,15 @@ def test_each_cell_becomes_the_one_hots_of_object_colour_and_state():
     obs = env.observation(seen)
     np.testing.assert_array_equal(obs, wanted)
     assert env.observation_space.contains(obs)
+
+
+def test_the_mission_stays_where_it_was_read():
+    pytest.importorskip("minigrid")
+    plain = MiniGridOneHot(gymnasium.make("BabyAI-OpenDoorDebug-v0"))
+    env = MiniGridOneHot(WordNumbers(gymnasium.make("BabyAI-OpenDoorDebug-v0")))
+    obs = env.reset(seed=3)[0]
+    assert env.observation_space.contains(obs) and (obs["mission"] > 0).sum() == len(env.unwrapped.mission.split())
+    np.testing.assert_array_equal(obs["cells"], plain.reset(seed=3)[0])
 
 
 def test_another_observation_is_refused_by_name():

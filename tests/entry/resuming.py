@@ -42,9 +42,19 @@ def broken_and_resumed(config, at, name="broken", **limits):
 
 def last_point(folder):
     """What the newest resume point of a folder holds, leaf by leaf; env snapshots and times left out."""
-    state = unpack(read_file(folder / POINT, FORMAT, "resume point")["state"])
-    rows = state["collector"]["env"]
-    for one in rows.get("workers", [rows]):
+    return _comparable(unpack(read_file(folder / POINT, FORMAT, "resume point")["state"]))
+
+
+def differing(one, other):
+    """Paths in the states of two runs, as a resume point holds them, where these are not bit for bit the same."""
+    a, b = (_comparable(dict(state)) for state in (one, other))
+    assert a.keys() == b.keys()
+    return [path for path in a if not _same(a[path], b[path])]
+
+
+def _comparable(state):
+    rows = state["collector"].get("env")  # a run from a dataset has none
+    for one in [] if rows is None else rows.get("workers", [rows]):
         del one["env"]["envs"]
     del state["logger"], state["config"]
     state["evaluator"].pop("envs", None)

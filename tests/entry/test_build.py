@@ -24,7 +24,7 @@ from ding_like.envs import BaseEnvManager, EnvError
 from ding_like.model.template.q_learning import DQN
 from ding_like.policy import Policy
 from ding_like.policy.dqn import DQNPolicy
-from ding_like.utils import ENV_REGISTRY, HOOK_REGISTRY, POLICY_REGISTRY, UnknownNameError
+from ding_like.utils import BUFFER_REGISTRY, ENV_REGISTRY, HOOK_REGISTRY, POLICY_REGISTRY, UnknownNameError
 from ding_like.worker import Evaluator, Learner, LearnerHook, Replay, SampleCollector
 from tests.envs.toys import AnySpace, Boom, Count
 from tests.helpers import tiny_config
@@ -345,7 +345,7 @@ def test_a_network_that_is_known_only_later_is_checked_later():
 
     class Without(DQNPolicy):
         def default_model(self):
-            return super(DQNPolicy, self).default_model()
+            return Policy.default_model(self)
 
     for name, cls in (("late", Late), ("without", Without)):
         POLICY_REGISTRY.register(name, cls)
@@ -357,11 +357,12 @@ def test_a_network_that_is_known_only_later_is_checked_later():
 def test_every_number_of_our_classes_has_a_range():
     """Booleans and free text apart, no key of ours takes whatever has the right type."""
     cfg = full_config(tiny_config())
-    checked = {*CHECKS, *(f"policy.{key}" for cls in (Policy, DQNPolicy) for key in cls.config_checks)}
+    checked = {*CHECKS, *(f"policy.{key}" for cls in DQNPolicy.__mro__ for key in vars(cls).get("config_checks", {}))}
     checked |= {alias for alias, _ in ALIASES} | {"env.manager." + key for key in BaseEnvManager.config}
     numbers = {path for path, value in walk(cfg) if type(value) in (int, float) and ".model." not in path}
     assert numbers - checked == set()
     known = {path for path, _ in walk(config_defaults(cfg, DQNPolicy))}
+    known |= {f"policy.other.replay_buffer.{key}" for key in BUFFER_REGISTRY.get("queue").config}
     assert checked - known - {alias for alias, _ in ALIASES} == set()
 
 
@@ -457,3 +458,8 @@ def test_the_env_that_runs_is_named_where_it_is_not_the_configs():
     env = AnySpace(spaces.Box(-1, 1, (2,)), spaces.Box(-1, 1, (2,)))
     with pytest.raises(ConfigError, match="env 'AnySpace' has Box"):
         build(full_config(tiny_config()), 0, env)
+
+
+def test_a_clip_that_may_be_none_can_be_switched_off_where_its_default_is_a_number():
+    cfg = full_config(dict(env=dict(type="CartPole-v1"), policy=dict(type="ppo", learn=dict(grad_clip_norm=None))))
+    assert cfg.policy.learn.grad_clip_norm is None

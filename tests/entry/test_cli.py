@@ -157,7 +157,7 @@ def test_version_help_and_names(capsys):
     without = capsys.readouterr().out
     assert cli.main(["--help"]) == 0
     assert capsys.readouterr().out == without
-    assert "[serial|serial_onpolicy|parallel|async|eval]" in without
+    assert "[serial|serial_onpolicy|parallel|async|eval|collect]" in without
     assert cli.main(["-q", "policy"]) == 0
     assert "dqn" in capsys.readouterr().out.split()
 

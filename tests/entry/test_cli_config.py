@@ -104,7 +104,7 @@ def test_what_config_show_prints_is_a_config_of_the_same_run(good, tmp_path, cap
             "policy.learn.batch_size=apple",
             "policy.learn.batch_size: got 'apple', wanted an integer such as 64",
         ),
-        ("policy.type=dqnn", "no policy is called 'dqnn'. Did you mean 'dqn'?"),
+        ("policy.type=dqnn", "no policy is called 'dqnn'. Did you mean 'dqn'"),
         ("policy.learn.ignore_done=true", "policy.learn.ignore_done: True asks for what does not exist here"),
         ("policy.collect.env_num=", "env.collector_env_num: got None, wanted an integer such as 8"),
     ],

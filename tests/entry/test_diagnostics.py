@@ -132,7 +132,8 @@ def test_of_a_replay_some_batches_stand_for_all():
         learner.train_iter += 1
     collector.envstep += 2
     told.log(log)
-    assert log.data == [dict(lag=13.5, lag_max=27, age=0.0, replay_ratio=12.0, replay_ratio_now=12.0)]
+    shares = dict(lag_p50=12, lag_p90=24, lag_p99=27)
+    assert log.data == [dict(lag=13.5, lag_max=27, **shares, age=0.0, replay_ratio=12.0, replay_ratio_now=12.0)]
 
 
 def test_of_another_store_only_the_ratio_is_known():
@@ -148,6 +149,50 @@ def test_of_another_store_only_the_ratio_is_known():
     learner.train_iter = 1
     told.log(log)
     assert log.data == [{"replay_ratio": 0.75, "replay_ratio_now": 0.75}]
+
+
+@settings(max_examples=30)
+@given(
+    rounds=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=4), min_size=1, max_size=6),
+    seed=st.integers(0, 99),
+)
+def test_lags_of_items_that_carry_their_origin_are_those_of_plain_bookkeeping(rounds, seed):
+    """Blocks of parameters of any age, batches in any order, replayed ones too; what trains has no such field."""
+    rng, truth, kept, log = np.random.default_rng(seed), [], [], Log()
+
+    class Keeps:
+        keeps_origin = True
+
+        def push(self, items):
+            kept.extend(zip(items["reward"].tolist(), items["origin"]))
+            return len(items["reward"])
+
+    told, collector, learner = made(Keeps(), log_freq=10**6)
+    for blocks in rounds:
+        told.collecting()
+        assert collector.train_iter == learner.train_iter
+        for n in blocks:
+            collector.acted_at = int(rng.integers(0, learner.train_iter + 1))
+            collector.envstep += n
+            at = [collector.acted_at, collector.envstep]
+            told.push({"reward": np.zeros(n)} if n % 2 else [{"reward": 0.0}] * n)
+            kept[-n:] = [(at, origin) for _, origin in kept[-n:]]
+        for _ in range(2):
+            some = [kept[i] for i in rng.integers(0, len(kept), 5)]
+            batch = ArrayDict(reward=np.zeros(5), origin=np.stack([origin for _, origin in some]))
+            told.note(batch)
+            truth += [(learner.train_iter - at[0], collector.envstep - at[1]) for at, _ in some]
+            assert "origin" not in batch
+            learner.train_iter += 1
+    again, *_ = made(Keeps())
+    again._collector, again._learner, learner.log_freq = collector, learner, 1
+    again.load_state_dict(told.state_dict())
+    again.log(log)
+    lags, (record,) = np.sort([lag for lag, _ in truth]), log.data
+    assert record["lag"] == pytest.approx(lags.mean()) and record["lag_max"] == lags[-1]
+    assert record["age"] == pytest.approx(np.mean([age for _, age in truth]))
+    for p in (50, 90, 99):
+        assert record[f"lag_p{p}"] == np.percentile(lags, p, method="inverted_cdf")
 
 
 # ------------------------------------------------------------------ time

@@ -231,9 +231,9 @@ def test_a_run_folder_brings_its_config(run, in_tmp, monkeypatch):
     monkeypatch.chdir(run / "ckpt")
     assert evaluate(load_path="ckpt_best.pth.tar") == best
     (run / "ckpt" / "ckpt_best.pth.tar").rename(in_tmp / "alone.pth.tar")
-    with pytest.raises(ConfigError, match="eval needs a config: give -c FILE"):
+    with pytest.raises(ConfigError, match="there is no config: give -c FILE"):
         evaluate(load_path=in_tmp / "alone.pth.tar")
-    with pytest.raises(ConfigError, match="eval needs a config"):
+    with pytest.raises(ConfigError, match="there is no config"):
         evaluate()
     with pytest.raises(CheckpointError, match=r"no\.pth\.tar does not exist"):
         evaluate(load_path="no.pth.tar")

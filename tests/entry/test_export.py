@@ -26,7 +26,7 @@ def session(path="a.onnx"):
     return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 
-@pytest.mark.parametrize(("kind", "action"), [("dqn", "discrete"), ("ppo", "discrete"), ("ppo", "box")])
+@pytest.mark.parametrize(("kind", "action"), [("dqn", "discrete"), ("ppo", "discrete"), ("ppo", "box"), ("sac", "box")])
 def test_graph_act_and_training_policy_agree_on_a_thousand_observations(kind, action):
     policy, _, _ = made(kind, VECTOR, ACTIONS[action], norm_obs=dict(use_norm=True))
     torch.manual_seed(0)
@@ -47,8 +47,9 @@ def test_graph_act_and_training_policy_agree_on_a_thousand_observations(kind, ac
         np.testing.assert_array_equal(graph, acted)
     else:
         assert (np.ptp(graph, 0) > 0.5).all() and ACTIONS["box"].high[0] in graph[:, 0]  # clipped ones among them
-        np.testing.assert_allclose(graph, training, rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(graph, acted, rtol=1e-4, atol=1e-4)
+        room = 5e-3 if kind == "sac" else 1e-4  # the logit of wide layers is large, its tanh steep where it is near 0
+        np.testing.assert_allclose(graph, training, rtol=1e-4, atol=room)
+        np.testing.assert_allclose(graph, acted, rtol=1e-4, atol=room)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,7 @@ def test_graph_act_and_training_policy_agree_on_a_thousand_observations(kind, ac
             {"a": "float32 [B, 2]", "obs.action": "int64 [B]", "b.d": "int64 [B]", "b.image": "uint8 [B, 12, 12, 3]"},
             ["logit"],
         ),
+        ("ppo", "words", "discrete", {"a": "float32 [B, 2]", "say": "int64 [B, 4]"}, ["logit"]),
         ("dqn", "float image", "discrete", {"obs": "float32 [B, 3, 12, 12]"}, ["logit"]),
     ],
 )

@@ -15,7 +15,7 @@ import torch
 from gymnasium import spaces
 
 from ding_like.config import ConfigError, deep_merge_defaults
-from ding_like.entry import resume, serial_pipeline
+from ding_like.entry import collect_dataset, resume, serial_pipeline
 from ding_like.entry.resume import POINT
 from ding_like.entry.run_folder import RunFolder
 from ding_like.policy.dqn import DQNPolicy
@@ -24,7 +24,7 @@ from ding_like.utils import ENV_REGISTRY, HOOK_REGISTRY, POLICY_REGISTRY
 from ding_like.utils.log import RunFolderError
 from ding_like.worker import LearnerHook
 from tests.entry.resuming import OFTEN, Break, Crash, assert_equal_runs, broken_and_resumed, last_point
-from tests.helpers import metrics, result, single, tiny_config
+from tests.helpers import Constant, metrics, result, single, tiny_config
 
 pytestmark = pytest.mark.usefixtures("in_tmp")
 
@@ -91,6 +91,23 @@ def hooked():
     made = config()
     made["policy"]["learn"]["learner"]["hooks"] = hooks
     return made
+
+
+def climbing(policy_type, env_type="Pendulum-v1", **policy):
+    """A policy with actor and critics, small; resumed where its actor, which is updated less often, waits."""
+    made = single(tiny_config("run"))
+    made["env"]["type"] = env_type
+    sizes = dict(
+        type=policy_type,
+        nstep=2,
+        random_collect_size=20,
+        model=dict(actor_head_hidden_size=8, critic_head_hidden_size=8),
+        learn=dict(batch_size=8, learner={"hooks": [{"type": "break"}]}),
+        eval=dict(evaluator=dict(eval_freq=20)),
+        other=dict(replay_buffer=dict(replay_buffer_size=200)),
+    )
+    made["policy"] = deep_merge_defaults(sizes, policy)
+    return deep_merge_defaults(made, {"resume": OFTEN})
 
 
 def prioritised():
@@ -160,7 +177,30 @@ def schedules():
     return config(nstep=3, random_collect_size=20, norm_obs={"use_norm": True}, learn=learn)
 
 
+def phases(**policy):
+    made = on_policy(learn={"batch_size": 8}, **policy)
+    made["policy"]["type"] = "ppg"
+    made["policy"]["other"] = {"replay_buffer": {"policy_phases": 2, "aux_epochs": 2, "aux_batch_size": 16}}
+    return made
+
+
+def cloning(**policy):
+    if not Path("d.npz").exists():
+        collect_dataset(single(tiny_config()), model=Constant(0.0, 1.0), episodes=12, out="d.npz")
+    made = config(policy_type="bc", learn={"batch_size": 8, "update_per_collect": 4}, **policy)
+    for key in ("nstep", "other"):
+        del made["policy"][key]
+    return deep_merge_defaults(made, {"policy": {"other": {"replay_buffer": {"path": "d.npz"}}}})
+
+
 CASES = {
+    "ppg, in the middle of its phases": (phases, [6, 14, 21]),
+    "ppg over two RNNs": (
+        lambda: phases(model={"lstm_type": "gru"}, learn_unroll_len=8, collect={"n_sample": 8}),
+        [3, 11],
+    ),
+    "bc, in the middle of an epoch": (cloning, [9, 26]),
+    "bc of windows": (lambda: cloning(model={"lstm_type": "gru"}, learn_unroll_len=4, burnin_step=2), [5, 26]),
     "dqn, 3-step, schedules, normaliser, random prefill": (schedules, [9, 25]),
     "dqn, momentum target, replay that wraps": (
         lambda: config(nstep=1, learn={"target_theta": 0.01}, other={"replay_buffer": {"replay_buffer_size": 40}}),
@@ -185,6 +225,12 @@ CASES = {
     "dqn, hooks that count, draw, save and schedule": (hooked, [13, 30]),
     "dqn, nested observations with a mask": (masked, [9]),
     "dqn with drqn": (drqn, [13, 30]),
+    "td3, the actor waits": (lambda: climbing("td3", norm_obs={"use_norm": True}), [9, 25]),
+    "sac, learned temperature": (lambda: climbing("sac", priority=True), [9, 25]),
+    "discrete sac over two RNNs": (
+        lambda: climbing("sac", "CartPole-v1", burnin_step=2, learn_unroll_len=6, model={"lstm_type": "gru"}),
+        [7, 15],
+    ),
     "r2d2, env steps are counted": (lambda: recurrent("r2d2", collect={"n_step": 21}), [7, 15]),
     "ppo, env steps are counted": (lambda: on_policy(collect={"n_step": 33}), [6, 19]),
     "r2d2, native columns that reset in the next step, a replay that wraps": (

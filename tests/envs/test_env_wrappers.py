@@ -361,3 +361,13 @@ def test_the_reward_shown_is_the_one_where_the_wrapper_stands():
 def test_one_field_of_the_step_before_is_enough():
     env = wrap(Count(), dict(type="previous_step", fields=["prev_reward"]))
     assert [*env.observation_space] == ["env_obs", "prev_reward"] == [*env.reset()[0]]
+
+
+def test_all_18_actions_reach_a_game_that_lacks_some_as_no_ops():
+    game = Lives(("NOOP", "RIGHT", "UPLEFT"))
+    env = wrap(game, "full_actions")
+    assert env.action_space == spaces.Discrete(18)
+    env.reset(seed=0)
+    for action in range(18):
+        env.step(action)
+    assert game.log == ["reset", *(1 if action == 3 else 2 if action == 7 else 0 for action in range(18))]

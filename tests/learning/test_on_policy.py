@@ -20,6 +20,7 @@ def recipe(name):
     [
         ("classic_control.cartpole.config.cartpole_ppo", 12_000, 200),
         ("classic_control.cartpole.config.cartpole_a2c", 30_000, 150),
+        ("classic_control.cartpole.config.cartpole_ppg", 20_000, 200),
         ("classic_control.cartpole.config.cartpole_vector_ppo", 200_000, 300),
         ("toy.dials.config.dials_ppo", 20_000, 18),  # a random policy reaches 5.2
         ("classic_control.pendulum.config.pendulum_ppo", 80_000, -500),  # about -1,200

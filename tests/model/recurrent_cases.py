@@ -10,11 +10,12 @@ SPECS = {
     "vector": (4, lambda lead: torch.rand(*lead, 4)),
     "image": ([3, 12, 12], lambda lead: torch.randint(255, (*lead, 3, 12, 12)).to(torch.uint8)),
     "dict": (
-        {"pos": 4, "cam": [8, 8, 1], "kind": {"@one_hot": [5]}},
+        {"pos": 4, "cam": [8, 8, 1], "kind": {"@one_hot": [5]}, "say": {"@words": [6, 4]}},
         lambda lead: {
             "pos": torch.rand(*lead, 4),
             "cam": torch.rand(*lead, 8, 8, 1),
             "kind": torch.randint(5, lead),
+            "say": torch.randint(6, (*lead, 4)),
         },
     ),
     "tuple": (

@@ -65,6 +65,22 @@ def test_it_is_registered():
     assert MODEL_REGISTRY.get("vac") is VAC
 
 
+@pytest.mark.parametrize(("kind", "widths", "convolutions"), [("conv", [16, 32], 2), ("residual", [16, 32, 32], 15)])
+def test_the_networks_of_espeholt_2018_by_arguments(kind, widths, convolutions):
+    """Figure 3: convolutions, 256 features, last action and reward beside them, an LSTM of 256, two linear heads."""
+    previous = dict(use_prev_action=True, use_prev_reward=True)
+    heads = dict(actor_head_layer_num=0, critic_head_layer_num=0)
+    torch.manual_seed(0)
+    net = make(spec=[3, 72, 96], widths=[*widths, 256], encoder_type=kind, lstm_type="pytorch", **previous, **heads)
+    assert sum(isinstance(m, nn.Conv2d) for m in net.modules()) == convolutions
+    assert net.memory.rnn.input_size == 256 + 3 + 1 and net.memory.rnn.hidden_size == 256
+    assert net.actor_head(torch.zeros(1, 256)).shape == (1, 3) and len(list(net.critic_head.parameters())) == 2
+    x = dict(obs=torch.zeros(2, 1, 3, 72, 96, dtype=torch.uint8), prev_state=None)
+    assert 0.1 < net.encoder(torch.randint(0, 256, (4, 3, 72, 96), dtype=torch.uint8)).std() < 3, "at the start"
+    out = net(x | dict(prev_action=torch.tensor([[-1], [2]]), prev_reward=torch.zeros(2, 1)))
+    assert out["logit"].shape == (2, 1, 3) and out["value"].shape == (2, 1)
+
+
 # ---------------------------------------------------------------- shapes
 @pytest.mark.parametrize("lead", [(5,), (1,), (3, 2)])
 @pytest.mark.parametrize("kind", SPECS)

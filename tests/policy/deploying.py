@@ -8,10 +8,11 @@ from ding_like.config import CfgDict
 from ding_like.data import tree_map
 from ding_like.entry.checks import check_spaces
 from ding_like.envs import BaseEnvManager
-from ding_like.policy import A2CPolicy, DQNPolicy, PPOPolicy
+from ding_like.envs.spaces import Words
+from ding_like.policy import A2CPolicy, DDPGPolicy, DQNPolicy, PPOPolicy, SACPolicy
 from tests.helpers import policy_config
 
-CLASSES = {"dqn": DQNPolicy, "ppo": PPOPolicy, "a2c": A2CPolicy}
+CLASSES = {"dqn": DQNPolicy, "ppo": PPOPolicy, "a2c": A2CPolicy, "ddpg": DDPGPolicy, "sac": SACPolicy}
 VECTOR = spaces.Box(-np.inf, np.inf, (4,), np.float32)
 OBSERVATIONS = {
     "vector": VECTOR,
@@ -27,6 +28,7 @@ OBSERVATIONS = {
         b=spaces.Dict(image=spaces.Box(0, 255, (12, 12, 3), np.uint8), d=spaces.Discrete(3)),
     ),
     "tuple": spaces.Tuple([spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(3, start=-1)]),
+    "words": spaces.Dict(a=spaces.Box(-1, 1, (2,), np.float32), say=Words(9, 4)),
     "mask": spaces.Dict(a=spaces.Box(-1, 1, (2,), np.float32), action_mask=spaces.MultiBinary(4)),
 }
 DISCRETE = spaces.Discrete(4, start=2)
@@ -42,6 +44,8 @@ CASES = [
     *(("dqn", obs, "discrete") for obs in OBSERVATIONS),
     *(("a2c", obs, "discrete") for obs in ("vector", "mask")),
     *(("ppo", "vector", action) for action in ACTIONS),
+    ("ddpg", "vector", "float64 box"),
+    *(("sac", obs, action) for obs, action in (("dict", "box"), ("mask", "discrete"))),
 ]
 
 

@@ -1,10 +1,14 @@
 """The smallest recurrent network, in float64, and the same in NumPy one step at a time."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import torch
 from torch import nn
 
 from ding_like.data import tree_map
+from ding_like.rl_utils.loss import select
+from ding_like.rl_utils.td import q_learning_pair
 
 
 class Elman(nn.Module):
@@ -47,3 +51,12 @@ def network_step(net, obs, state):
     with torch.no_grad():
         out = net({"obs": torch.as_tensor(obs)[None], "prev_state": tree_map(torch.clone, state)}, inference=True)
     return out["logit"][0].tolist(), out["next_state"]
+
+
+def errors_of(seen, rescale=False):
+    """Of outputs of `SequenceQ` the values `taken`, the `wanted` ones and `mask`, `[S, N]`; 0 where none trains."""
+    windows = seen.windows
+    action = windows.action[windows.start : windows.stop]
+    values = seen.online["logit"], action, windows.reward, windows.discount, seen.target["logit"], seen.choice
+    taken, wanted = (select(x.squeeze(-1), windows.mask) for x in q_learning_pair(*values, rescale))
+    return SimpleNamespace(taken=taken, wanted=wanted, mask=windows.mask)

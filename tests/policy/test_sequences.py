@@ -18,7 +18,7 @@ from ding_like.rl_utils.adder import get_train_sample
 from ding_like.rl_utils.value_rescale import value_inv_transform, value_transform
 from tests.helpers import make_policy
 from tests.model.recurrent_cases import in_type
-from tests.policy.elman import Elman, elman_step, network_step
+from tests.policy.elman import Elman, elman_step, errors_of, network_step
 
 GAMMA = 0.9
 
@@ -103,23 +103,21 @@ def by_definition(episodes, online, target, step, e, first, span, nstep, burnin,
     return found, states[first]
 
 
-def sequence_q(online, target, burnin, unroll_len, nstep, double, rescale, stored):
-    return SequenceQ(
-        model_wrap(online, wrapper_name="base"),
-        model_wrap(target, wrapper_name="base"),
-        burnin=burnin,
-        unroll_len=unroll_len,
-        nstep=nstep,
-        gamma=GAMMA,
-        double=double,
-        rescale=rescale,
-        stored_state=stored,
-    )
+class Values:
+    """`SequenceQ`, and what Q-learning makes of it: values `taken`, the `wanted` ones and `mask`, all `[S, N]`."""
+
+    def __init__(self, online, target, burnin, unroll_len, nstep, double, rescale, stored):
+        nets = [model_wrap(net, wrapper_name="base") for net in (online, target)]
+        sizes = dict(burnin=burnin, unroll_len=unroll_len, nstep=nstep, gamma=GAMMA)
+        self._q, self._rescale = SequenceQ(*nets, **sizes, double=double, stored_state=stored), rescale
+
+    def errors(self, data):
+        return errors_of(self._q.outputs(data), self._rescale)
 
 
 def assert_as_defined(episodes, online, target, step, burnin, span, nstep, **how):
     data = episodes.windows(burnin, span + nstep, nstep)
-    errors = sequence_q(online, target, burnin, span + nstep, nstep, **how).errors(data)
+    errors = Values(online, target, burnin, span + nstep, nstep, **how).errors(data)
     assert errors.taken.requires_grad and not errors.wanted.requires_grad
     assert errors.taken.shape == errors.wanted.shape == errors.mask.shape == (span, data["reward"].shape[1])
     for n, (e, first) in enumerate(data["place"][burnin].tolist()):
@@ -158,7 +156,7 @@ def test_a_long_stretch_without_an_end_has_no_null_slot_and_no_cut():
     data = episodes.windows(2, 6, 2)
     middle = tree_map(lambda x: x[:, 1:3], data)
     assert not bool(middle["null"].any())
-    q = sequence_q(online, target, 2, 6, 2, True, False, True)
+    q = Values(online, target, 2, 6, 2, True, False, True)
     whole, part = q.errors(data), q.errors(middle)
     torch.testing.assert_close(part.wanted, whole.wanted[:, 1:3], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(part.taken, whole.taken[:, 1:3], rtol=1e-12, atol=1e-12)
@@ -289,7 +287,7 @@ def test_a_mask_of_actions_and_integers_in_null_slots_change_nothing(lstm_type):
     x = data["obs"].float()
     data["obs"] = {"x": x, "kind": kind}
     data["prev_state"] = tree_map(lambda s: s.float(), data["prev_state"])
-    q = sequence_q(*nets, BURNIN, SPAN + NSTEP, NSTEP, True, True, True)
+    q = Values(*nets, BURNIN, SPAN + NSTEP, NSTEP, True, True, True)
     wanted = q.errors(data)
     blank = null & ~final_slots(data, truncated=True)
     data["obs"] = {"x": x.masked_fill(blank[..., None], math.nan), "kind": kind.masked_fill(blank, 3)}
@@ -301,7 +299,7 @@ def test_a_mask_of_actions_and_integers_in_null_slots_change_nothing(lstm_type):
 def test_permuted_windows_give_permuted_numbers_and_any_batch_size_will_do():
     online, target = Elman(seed=1), Elman(seed=2)
     data = Episodes(ENDS, online).windows(BURNIN, SPAN + NSTEP, NSTEP)
-    q = sequence_q(online, target, BURNIN, SPAN + NSTEP, NSTEP, True, True, True)
+    q = Values(online, target, BURNIN, SPAN + NSTEP, NSTEP, True, True, True)
     whole, n = q.errors(data), data["reward"].shape[1]
     for order in (torch.arange(n).flip(0), torch.tensor([2]), torch.tensor([1, 1, 4])):
         some = q.errors(tree_map(lambda x, i=order: x[:, i], data))
@@ -328,7 +326,7 @@ def test_the_target_of_an_end_is_the_rescaled_reward():
     online = Elman(seed=1)
     episodes = Episodes([(1, False)], online)
     episodes.reward[0][0] = 10.0
-    q = sequence_q(online, online, 0, 2, 1, True, True, True)
+    q = Values(online, online, 0, 2, 1, True, True, True)
     assert q.errors(episodes.windows(0, 2, 1)).wanted.tolist() == [[pytest.approx(2.32662, abs=1e-5)]]
 
 
@@ -336,4 +334,4 @@ def test_the_target_of_an_end_is_the_rescaled_reward():
 def test_a_window_of_which_no_step_would_train_is_refused(unroll_len, nstep):
     net = Elman()
     with pytest.raises(ConfigError, match=f"policy.learn_unroll_len is {unroll_len} and policy.nstep is {nstep}"):
-        sequence_q(net, net, 0, unroll_len, nstep, True, True, True)
+        Values(net, net, 0, unroll_len, nstep, True, True, True)

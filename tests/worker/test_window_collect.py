@@ -19,6 +19,7 @@ from ding_like.worker import Evaluator, Learner, Replay, SampleCollector
 from tests.envs.toys import Count
 from tests.envs.vector_toys import Disabled, SameStep, VecDiary
 from tests.helpers import fingerprint, make_manager, make_policy
+from tests.policy.elman import errors_of
 from tests.worker.test_masked_rows import NextStep
 from tests.worker.test_sample_collector import GAMMA, Diary
 
@@ -208,7 +209,7 @@ def test_collected_values_are_the_recomputed_ones(lstm_type, burnin, manager):
     run = Windows(policy, diaries(), 40, manager)
     run.collect()
     data = time_major(run.all)
-    errors = policy._sequences.errors(data)
+    errors = errors_of(policy._sequences.outputs(data))
     trained = slice(burnin, burnin + 3)
     wanted = data["q"][trained].gather(-1, data["action"][trained][..., None])[..., 0]
     assert torch.equal(errors.mask, ~data["null"][trained])
@@ -321,7 +322,7 @@ def test_priorities_are_written_back_for_each_window():
     info = learner.train(batch, 0)
     assert info["priority"].shape == (16,)
     run.replay.update(index, info["priority"])
-    errors = run.policy._sequences.errors(time_major(tree_map(lambda x: x[index], run.all)))
+    errors = errors_of(run.policy._sequences.outputs(time_major(tree_map(lambda x: x[index], run.all))), rescale=True)
     td = np.where(errors.mask, (errors.wanted - errors.taken).detach().abs(), 0)  # [S, N]
     wanted = 0.9 * td.max(0) + 0.1 * td.sum(0) / errors.mask.sum(0).numpy()
     np.testing.assert_allclose(info["priority"], wanted, rtol=1e-4, atol=1e-6)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import cloudpickle
 import gymnasium
 
 from ding_like.envs.make import PROVIDERS
+from ding_like.utils.shipping import packed_for
 
 KNOWN = {"gymnasium", *(module.split(".")[0] for _, module, _ in PROVIDERS)}
 
@@ -19,6 +21,20 @@ def registered_specs() -> dict[str, Any]:
     if _travels(found):
         return found
     return {id_: spec for id_, spec in found.items() if _travels(spec)}
+
+
+def packed_envs(name: str, envs: Any, kinds: Sequence[str], functions: Iterable[Any]) -> bytes:
+    """`pickled((envs, specs))` for the process `name`: what makes its envs, and what is registered here.
+
+    Args:
+        kinds, functions: see `pickled`.
+
+    Raises TypeError, with a remedy, for what cannot be pickled.
+    """
+    specs = registered_specs()
+    entries = [spec.entry_point for spec in specs.values() if callable(spec.entry_point)]
+    remedy = "make in the factory what cannot be pickled, or set policy.collect.collector.sampler to 'serial'"
+    return packed_for(name, "the env factory", remedy, (envs, specs), kinds, [*functions, *entries])
 
 
 def register_specs(specs: dict[str, Any]) -> None:

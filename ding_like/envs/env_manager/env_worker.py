@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
@@ -27,13 +26,14 @@ from ding_like.utils.shipping import unpickled
 STEP, DONE = b"s", b"d"  # messages of one byte: step all of your columns; it is done and there is nothing to tell
 
 
-@dataclass(frozen=True)
-class Made:
-    """What a worker tells of the envs it made."""
+class Made(NamedTuple):
+    """What a worker tells of the envs it made: its first column; whether rows may be no transition."""
 
+    column: int
     name: str
     observation_space: Any
     action_space: Any
+    idles: bool = False
 
 
 def row_spec(made: Made, columns: int) -> dict:
@@ -62,7 +62,7 @@ def serve(conn: Connection, load: bytes, first_column: int, options: dict) -> No
     env_fns, specs = unpickled(load)
     register_specs(specs)
     manager = BaseEnvManager(env_fns, first_column=first_column, **options)
-    made = Made(manager.env_name, manager.observation_space, manager.action_space)
+    made = Made(first_column, manager.env_name, manager.observation_space, manager.action_space)
     tell(conn, "made", cloudpickle.dumps(made))
     columns = _Columns(conn, manager)
     step, ask = columns.step, columns.ask

@@ -35,15 +35,16 @@ class Plan:
 
 def make_plan(columns: np.ndarray, workers: Sequence[WorkerHandle]) -> Plan:
     """The plan of columns, in the order in which their rows are wanted. Raises IndexError for one that is not there."""
-    last = workers[-1].first + workers[-1].count - 1
+    last = workers[-1].columns[1] - 1
     if np.any((columns < 0) | (columns > last)):
         raise IndexError(f"there are no env columns {columns.tolist()}; wanted some of 0 to {last}")
     parts: list[tuple[WorkerHandle, list[int] | None, Any, int]] = []
     for worker in workers:
-        at = np.flatnonzero((columns >= worker.first) & (columns < worker.first + worker.count))
-        local = (columns[at] - worker.first).tolist()
+        first, end = worker.columns
+        at = np.flatnonzero((columns >= first) & (columns < end))
+        local = (columns[at] - first).tolist()
         if local:
-            whole = local == list(range(worker.count))
+            whole = local == list(range(worker.width))
             parts.append((worker, None if whole else local, as_slice(at), len(local)))
     order = np.concatenate([np.arange(len(columns))[at] for _, _, at, _ in parts]) if parts else columns
     in_order = np.array_equal(order, np.arange(len(columns)))

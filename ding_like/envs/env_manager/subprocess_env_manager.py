@@ -75,9 +75,8 @@ class SubprocessEnvManager:
         on_death = setting["on_worker_death"] if auto_reset else "raise"
         workers = int(setting["num_workers"] or usable_cores())
         self._crew = Crew(env_fns, workers, options, on_death, setting["step_timeout"], int(setting["max_restarts"]))
-        made, shared = self._crew.made, self._crew.shared
-        assert shared is not None
-        self._shared: Any = shared.tree
+        made = self._crew.made
+        self._shared: Any = self._crew.shared.tree
         self.role, self.auto_reset, self.env_num, self.env_name = role, auto_reset, len(env_fns), made.name
         self.observation_space, self.action_space = made.observation_space, made.action_space
         self.may_idle = on_death != "raise"
@@ -95,7 +94,7 @@ class SubprocessEnvManager:
     @property
     def workers(self) -> list[range]:
         """The columns of each worker."""
-        return [range(w.first, w.first + w.count) for w in self._crew.workers]
+        return [range(*worker.columns) for worker in self._crew.workers]
 
     def groups(self, count: int = 2) -> list[np.ndarray]:
         """The columns in so many groups of whole workers, as equal as these allow.
@@ -156,7 +155,7 @@ class SubprocessEnvManager:
         return self._reset(plan, "reset", {worker: (local,) for worker, local, _, _ in plan.parts})
 
     def _reset(self, plan: Plan, kind: str, values: dict[WorkerHandle, Any]) -> Any:
-        self._crew.ask(kind, values)
+        self._crew.insist(kind, values)
         for worker in values:
             worker.lost = False  # nothing goes on where it was
         self._set_ready(plan, _taken(self._shared["ready"], plan.rows))
@@ -261,13 +260,12 @@ class SubprocessEnvManager:
 
     def _take_new(self, plan: Plan) -> None:
         """Look for workers that were started again and have begun their episodes; wait for one where none is left."""
-        starting = [worker for worker, *_ in plan.parts if not (worker.live or worker.gone)]
+        starting = [worker for worker, *_ in plan.parts if worker.starting]
         self._crew.wait_for(starting)
         for worker in starting:
             if worker.live:
-                mine = self._plan(np.arange(worker.first, worker.first + worker.count))
-                rows = _taken(self._shared["ready"], mine.rows)
-                self._set_ready(mine, rows)
+                mine = self._plan(np.arange(*worker.columns))
+                self._set_ready(mine, _taken(self._shared["ready"], mine.rows))
 
     def take_finished(self) -> list[dict]:
         """The episodes in `finished`, which is emptied."""
@@ -281,8 +279,9 @@ class SubprocessEnvManager:
         """
         self._check_open()
         self._check_not_busy(self._all)
-        told = self._crew.ask_once("state")  # one that died is replaced in a step, which says so
-        each = [told.get(worker) or _unknown(worker.count) for worker in self._crew.workers]
+        live = [worker for worker in self._crew.workers if worker.live]
+        told = self._crew.ask("state", dict.fromkeys(live))  # one that died is replaced in a step, which says so
+        each = [told.get(worker) or _unknown(worker.width) for worker in self._crew.workers]
         reason = next((one["not_exact"] for one in each if one["not_exact"]), None)
         envs = [one["envs"] for one in each]
         return {
@@ -312,7 +311,7 @@ class SubprocessEnvManager:
         self._crew.seed, self._crew.anew, self._running = state["seed"], state["restarts"], state["running"]
         self._waiting, self.finished, self.idle, self.lost = set(state["waiting"]), [], NO_COLUMN, NO_COLUMN
         self._set_ready(self._all, state["ready_obs"])
-        reasons = self._crew.ask("load", {worker: _part(state, worker) for worker in self._crew.workers})
+        reasons = self._crew.insist("load", {worker: _part(state, worker) for worker in self._crew.workers})
         self.not_exact = next((reason for reason in reasons.values() if reason), None)
         if self.not_exact is not None and self._running:
             self._crew.anew += 1
@@ -346,12 +345,12 @@ class SubprocessEnvManager:
     def _check_not_busy(self, plan: Plan) -> None:
         for worker, *_ in plan.parts:
             if worker.busy and worker.live:
-                raise EnvError(f"columns of {worker.name} are being stepped; call recv(columns) first")
+                raise EnvError(f"columns of {worker.child.name} are being stepped; call recv(columns) first")
 
 
 def _part(state: dict, worker: WorkerHandle) -> dict:
     """What a worker's manager needs of the state of all columns."""
-    first, stop = worker.first, worker.first + worker.count
+    first, stop = worker.columns
     envs, ready = state["envs"], state["ready_obs"]
     return {
         **{key: state[key] for key in ("seed", "restarts", "running", "not_exact")},

@@ -9,11 +9,30 @@ import gymnasium
 from ding_like.utils import ENV_WRAPPER_REGISTRY
 
 NOOP, FIRE = 0, 1
+DIRECTIONS = ("UP", "RIGHT", "LEFT", "DOWN", "UPRIGHT", "UPLEFT", "DOWNRIGHT", "DOWNLEFT")
+ACTIONS = ("NOOP", "FIRE", *DIRECTIONS, *(f"{direction}FIRE" for direction in DIRECTIONS))  # in ALE's order
 
 
 def _can_fire(env: gymnasium.Env) -> bool:
     meanings: list[str] = getattr(env.unwrapped, "get_action_meanings", list)()
     return len(meanings) > FIRE and meanings[FIRE] == "FIRE"
+
+
+@ENV_WRAPPER_REGISTRY.register("full_actions")
+class FullActions(gymnasium.ActionWrapper):
+    """All 18 actions in every game; those that the game itself lacks are no-ops, as in ALE.
+
+    Skiing has 9 with `full_action_space=True`, all other games of the 57 have 18. Goes innermost.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        own: list[str] = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
+        self._own = [own.index(action) if action in own else NOOP for action in ACTIONS]
+        self.action_space = gymnasium.spaces.Discrete(len(ACTIONS))
+
+    def action(self, action: Any) -> int:
+        return self._own[action]
 
 
 @ENV_WRAPPER_REGISTRY.register("fire_reset")

@@ -11,16 +11,16 @@ from torch import nn
 
 from ding_like.config.checks import at_least, list_of, one_of, optional
 from ding_like.model.template.sequence import Call, Memory, previous_step
-from ding_like.torch_utils.network.encoder import make_encoder
-from ding_like.torch_utils.network.head import DiscreteHead, DuelingHead
+from ding_like.torch_utils.network.encoder import ENCODER_TYPES, make_encoder
 from ding_like.torch_utils.network.mlp import ACTIVATIONS, numpy_ready, through_torch
+from ding_like.torch_utils.network.q_heads import HEAD_CHECKS, make_q_head, q_output
 from ding_like.torch_utils.network.rnn import LSTM_TYPES
 from ding_like.utils import MODEL_REGISTRY
 
 
 @MODEL_REGISTRY.register("drqn")
 class DRQN(nn.Module):
-    """Encoder, RNN and a discrete head, dueling or not. Hausknecht 2015; Kapturowski 2019.
+    """Encoder, RNN and a head of Q-values, distributions or quantiles. Hausknecht 2015; Kapturowski 2019.
 
     Args:
         obs_shape: observation spec (see `torch_utils.network.encoder`).
@@ -36,6 +36,14 @@ class DRQN(nn.Module):
         num_layers: layers of the RNN.
         use_prev_action: the RNN also gets `prev_action`, one-hot; -1 stands for none.
         use_prev_reward: the RNN also gets `prev_reward`.
+        head_type: 'q' (values), 'distribution' (over atoms), 'quantile' or 'implicit' (fixed or sampled quantiles).
+        n_atom: atoms of 'distribution'.
+        v_min: the lowest of them.
+        v_max: the highest.
+        num_quantiles: of 'quantile'; of 'implicit', how many are sampled in learning, and averaged in acting.
+        quantile_embedding_size: cosines that describe a probability to 'implicit'.
+        noisy: the head's weights have learned noise, which explores. Fortunato 2018.
+        encoder_type: of images: 'conv', or 'residual', the deep network of Espeholt 2018 (widths [16, 32, 32, 256]).
     """
 
     config_checks = {
@@ -46,6 +54,8 @@ class DRQN(nn.Module):
         "activation": one_of(*ACTIVATIONS, or_a=(nn.Module, type)),
         "norm_type": one_of(None, "LN"),
         "num_layers": at_least(1),
+        "encoder_type": one_of(*ENCODER_TYPES),
+        **HEAD_CHECKS,
     }
 
     def __init__(
@@ -63,9 +73,17 @@ class DRQN(nn.Module):
         num_layers: int = 1,
         use_prev_action: bool = False,
         use_prev_reward: bool = False,
+        head_type: str = "q",
+        n_atom: int = 51,
+        v_min: float = -10.0,
+        v_max: float = 10.0,
+        num_quantiles: int = 32,
+        quantile_embedding_size: int = 64,
+        noisy: bool = False,
+        encoder_type: str = "conv",
     ) -> None:
         super().__init__()
-        self.encoder: Any = make_encoder(obs_shape, list(encoder_hidden_size_list), activation, norm_type)
+        self.encoder: Any = make_encoder(obs_shape, list(encoder_hidden_size_list), activation, norm_type, encoder_type)
         size: Any = self.encoder.output_size
         hidden = size if head_hidden_size is None else head_hidden_size
         if res_link and hidden != size:
@@ -76,8 +94,21 @@ class DRQN(nn.Module):
         self.res_link = res_link
         previous = previous_step(int(action_shape), "discrete", use_prev_action, use_prev_reward)
         self.memory = Memory(size, hidden, lstm_type, num_layers, previous)
-        head = DuelingHead if dueling else DiscreteHead
-        self.head: Any = head(hidden, int(action_shape), head_layer_num, activation, norm_type)
+        self.head: Any = make_q_head(
+            head_type,
+            hidden,
+            int(action_shape),
+            dueling,
+            n_atom,
+            v_min,
+            v_max,
+            num_quantiles,
+            quantile_embedding_size,
+            layer_num=head_layer_num,
+            activation=activation,
+            norm_type=norm_type,
+            noisy=noisy,
+        )
 
     def initial_state(self, batch: int) -> dict[str, torch.Tensor]:
         """The state of `batch` columns before their first step, leaves `[B, layers, H]`."""
@@ -94,7 +125,8 @@ class DRQN(nn.Module):
         saved_hidden_state_timesteps: Sequence[int] | None = None,
         saved_state_timesteps: Sequence[int] | None = None,
     ) -> dict[str, Any]:
-        """Q-values `logit` and `next_state`: of one step, or of an unroll with a call each of encoder and head.
+        """Q-values `logit`, what else the head gives (`q_heads`), and `next_state`: of one step, or of an unroll with a
+        call each of encoder and head.
 
         Args:
             inputs: see `Call`; other keys (`enable_fast_timestep`) are ignored.
@@ -108,7 +140,7 @@ class DRQN(nn.Module):
         hidden, state, saved = self.memory(features, call, call.state)
         if self.res_link:
             hidden = hidden + features
-        return call.output({"logit": self.head(hidden)}, state, saved)
+        return call.output(q_output(self.head(hidden)), state, saved)
 
     def numpy_ready(self) -> bool:
         """Whether acting may use `numpy_forward`: a plain MLP over a vector, float32, on the CPU.
@@ -119,7 +151,7 @@ class DRQN(nn.Module):
         return own and all(numpy_ready(part) for part in self.children())
 
     def numpy_forward(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """One step as `forward` with `inference=True`, in arrays; equal to it to float32 rounding.
+        """`logit` and `next_state` of one step of `forward`, in arrays; equal to it to float32 rounding.
 
         A network whose parts have no NumPy form, or were replaced by such, runs in torch.
         """

@@ -11,7 +11,7 @@ from torch import nn
 
 from ding_like.config.checks import at_least, list_of, one_of, optional, positive
 from ding_like.model.template.sequence import Call, Memory, previous_step, refuse_state
-from ding_like.torch_utils.network.encoder import make_encoder
+from ding_like.torch_utils.network.encoder import ENCODER_TYPES, make_encoder
 from ding_like.torch_utils.network.head import (
     SIGMA_TYPES,
     DiscreteHead,
@@ -19,6 +19,7 @@ from ding_like.torch_utils.network.head import (
     ReparameterizationHead,
     ValueHead,
 )
+from ding_like.torch_utils.network.image import ResidualBlock
 from ding_like.torch_utils.network.mlp import ACTIVATIONS, numpy_ready, through_torch
 from ding_like.torch_utils.network.rnn import LSTM_TYPES
 from ding_like.utils import MODEL_REGISTRY
@@ -46,6 +47,7 @@ class VAC(nn.Module):
         action_space: 'discrete', 'multi_discrete' or 'continuous'.
         share_encoder: one encoder for actor and critic.
         encoder_hidden_size_list: layer widths of each encoder.
+        encoder_type: of images: 'conv', or 'residual', the deep network of Espeholt 2018 (widths [16, 32, 32, 256]).
         actor_head_hidden_size: width of the actor's head; None takes the encoder's last.
         actor_head_layer_num: hidden layers of the actor's head.
         critic_head_hidden_size: width of the critic's head; None takes the encoder's last.
@@ -58,18 +60,21 @@ class VAC(nn.Module):
         init_sigma: the deviation that the others start from.
         bound_type: None, or 'tanh' to keep mu inside (-1, 1).
         orthogonal_init: orthogonal weights (gain sqrt(2), 0.01 for the policy's output, 1 for the value's) and zero
-            biases; False keeps torch's. An RNN keeps its own.
+            biases; False keeps torch's. RNNs and residual blocks keep theirs.
         lstm_type: None: feed-forward. 'normal', 'hpc', 'pytorch' or 'gru' (see `get_lstm`): an RNN after the encoder,
             one for both or two as the encoders are.
         lstm_hidden_size: width of the RNN; None takes the encoder's last.
         num_layers: layers of the RNN.
         use_prev_action: the RNN also gets `prev_action` (see `PreviousStep`).
         use_prev_reward: the RNN also gets `prev_reward`.
+        aux_value_head: a second value, of the actor's own features: `aux_value [...]` beside `logit` and `value`. Cobbe
+            2020; it wants `share_encoder=False`.
     """
 
     config_checks = {
         "action_space": one_of(*ACTION_SPACES),
         "encoder_hidden_size_list": list_of(at_least(1)),
+        "encoder_type": one_of(*ENCODER_TYPES),
         "actor_head_hidden_size": optional(at_least(1)),
         "actor_head_layer_num": at_least(0),
         "critic_head_hidden_size": optional(at_least(1)),
@@ -108,6 +113,8 @@ class VAC(nn.Module):
         num_layers: int = 1,
         use_prev_action: bool = False,
         use_prev_reward: bool = False,
+        encoder_type: str = "conv",
+        aux_value_head: bool = False,
     ) -> None:
         super().__init__()
         _check_widths("actor", actor_head_hidden_size, actor_head_layer_num)
@@ -116,7 +123,8 @@ class VAC(nn.Module):
         self.action_space, self.share_encoder = action_space, share_encoder
         names = ("encoder",) if share_encoder else ("actor_encoder", "critic_encoder")
         for name in names:
-            setattr(self, name, make_encoder(obs_shape, list(encoder_hidden_size_list), activation, norm_type))
+            widths = list(encoder_hidden_size_list)
+            setattr(self, name, make_encoder(obs_shape, widths, activation, norm_type, encoder_type))
         self._encoders = names[0], names[-1]
         hidden = getattr(self, names[0]).output_size
         self.lstm_type = lstm_type
@@ -134,6 +142,12 @@ class VAC(nn.Module):
         self.critic_head: Any = ValueHead(
             hidden, critic_head_layer_num, activation, norm_type, width=critic_head_hidden_size
         )
+        if aux_value_head and share_encoder:
+            raise ValueError(
+                "aux_value_head is True and share_encoder too; wanted share_encoder=False: the features of a "
+                "shared encoder give a value already"
+            )
+        self.aux_head: Any = ValueHead(hidden, 0, activation) if aux_value_head else None
         if orthogonal_init:
             self._orthogonal()
 
@@ -196,7 +210,8 @@ class VAC(nn.Module):
 
         `logit` ('compute_actor', 'compute_actor_critic'): `[..., A]`; a tuple of such tensors for 'multi_discrete';
         `{'mu': [..., d], 'sigma': [..., d]}` for 'continuous'. `value [...]` ('compute_critic',
-        'compute_actor_critic'). Raises ValueError for another mode.
+        'compute_actor_critic'); with both, `aux_value [...]` where it has an `aux_value_head`, but not in NumPy. Raises
+        ValueError for another mode.
 
         A recurrent network takes `x`, the other arguments and gives `next_state` and saved states as `DRQN.forward`
         does. The state of a memory that `mode` does not ask stays as it was, but for cuts.
@@ -213,6 +228,8 @@ class VAC(nn.Module):
             features = parts[own](x)
             output["logit"] = parts["actor_head"](features)
         if with_critic:
+            if with_actor and self.aux_head is not None:
+                output["aux_value"] = self.aux_head(features)
             if features is None or own != other:
                 features = parts[other](x)
             output["value"] = parts["critic_head"](features)
@@ -230,6 +247,8 @@ class VAC(nn.Module):
             output["logit"] = parts["actor_head"](actor)
         if with_critic:
             output["value"] = parts["critic_head"](critic)
+            if with_actor and self.aux_head is not None:
+                output["aux_value"] = self.aux_head(actor)
         return call.output(output, state, saved)
 
     def _apart(self, call: Call, *asked: bool) -> tuple[Any, Any, dict[str, Any], list]:
@@ -307,14 +326,17 @@ class VAC(nn.Module):
         return output
 
     def _orthogonal(self) -> None:
+        # Six residual blocks of gain sqrt(2) would make features twenty times as large as those of a plain network.
+        kept = {part for block in self.modules() if isinstance(block, ResidualBlock) for part in block.modules()}
         for module in self.modules():
-            if isinstance(module, (nn.Linear, nn.Conv2d)):
+            if isinstance(module, (nn.Linear, nn.Conv2d)) and module not in kept:
                 nn.init.orthogonal_(module.weight, math.sqrt(2))
                 assert module.bias is not None
                 nn.init.zeros_(module.bias)
         for stream in self.actor_head.children():
             nn.init.orthogonal_(stream[-1].weight, 0.01)
-        nn.init.orthogonal_(self.critic_head.V[-1].weight, 1.0)
+        for head in (self.critic_head, *([] if self.aux_head is None else [self.aux_head])):
+            nn.init.orthogonal_(head.V[-1].weight, 1.0)
 
 
 def _asked(mode: str) -> tuple[bool, bool]:

@@ -27,6 +27,8 @@ class ModelWrapper:
     def __init__(self, model: Any) -> None:
         self._model = model
         self.keeps_state: bool = isinstance(model, ModelWrapper) and model.keeps_state
+        if isinstance(model, ModelWrapper) and not type(self).noise_width:  # what is inside draws
+            self.noise_width = model.noise_width
 
     def __getattr__(self, key: str) -> Any:
         if key == "_model":  # not there yet, as while unpickling

@@ -17,7 +17,7 @@ Call = Callable[[dict[str, Any], Any, bool], Any]
 def begins_anew(net: nn.Module, call: Call, row: dict[str, Any], first: Any) -> bool:
     """Whether an unroll of two steps with a cut after the first ends as one step from the initial state.
 
-    The network is asked in eval mode; nothing of it changes, and no generator is drawn from.
+    The network is asked in eval mode; nothing of it changes, and generators go on as if it had not been asked.
 
     Args:
         row: its inputs of one step `[B, ...]`.
@@ -25,8 +25,9 @@ def begins_anew(net: nn.Module, call: Call, row: dict[str, Any], first: Any) -> 
     """
     was_training = [module for module in net.modules() if module.training]
     net.eval()
+    devices = {leaf.device for leaf in tree_leaves(first) if leaf.is_cuda}
     try:
-        with torch.no_grad():
+        with torch.no_grad(), torch.random.fork_rng(devices):
             wanted = call(row, first, True)
             other = tree_map(_another, wanted)  # to begin at: nothing of it may be left in the end
             columns = tree_leaves(wanted)[0].shape[0]

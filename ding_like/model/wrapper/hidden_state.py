@@ -72,7 +72,6 @@ class HiddenStateWrapper(ModelWrapper):
         if not callable(init_fn):
             raise TypeError(f"hidden_state: init_fn is {init_fn!r}; wanted a function without arguments")
         self.keeps_state = True
-        self.noise_width = self._model.noise_width
         self._save, self._init_fn = save_prev_state, init_fn
         self._net = innermost(self._model)
         parameters = inspect.signature(self._net.forward).parameters

@@ -15,7 +15,9 @@ from torch import nn
 from ding_like.model.wrapper.base_wrapper import BaseModelWrapper, ModelWrapper
 from ding_like.model.wrapper.hidden_state import HiddenStateWrapper
 from ding_like.model.wrapper.sample_wrappers import (
+    ActionNoiseWrapper,
     ArgmaxSampleWrapper,
+    CriticMemoryWrapper,
     DeterministicSampleWrapper,
     EpsGreedySampleWrapper,
     MultinomialSampleWrapper,
@@ -24,8 +26,10 @@ from ding_like.model.wrapper.sample_wrappers import (
 from ding_like.utils import WRAPPER_REGISTRY
 
 __all__ = [
+    "ActionNoiseWrapper",
     "ArgmaxSampleWrapper",
     "BaseModelWrapper",
+    "CriticMemoryWrapper",
     "DeterministicSampleWrapper",
     "EpsGreedySampleWrapper",
     "HiddenStateWrapper",
@@ -69,6 +73,7 @@ class TargetNetworkWrapper(ModelWrapper):
         for p in net.parameters():
             p.requires_grad_(False)
         self._parameters = dict(net.named_parameters())
+        self._followed: tuple[Any, ...] | None = None
 
     def _network(self) -> nn.Module:
         net = self._model
@@ -82,15 +87,22 @@ class TargetNetworkWrapper(ModelWrapper):
         if direct or (self._type == "assign" and self._count % self._freq == 0):
             self._network().load_state_dict(source.state_dict() if isinstance(source, nn.Module) else source)
         elif self._type == "momentum":
-            self._follow(source.state_dict() if isinstance(source, nn.Module) else source)
+            if self._followed is None or self._followed[0] is not source:
+                self._followed = source, *self._pairs(source)
+            self._follow(*self._followed[1:])
+
+    def _pairs(self, source: nn.Module | dict) -> tuple[list, list, list]:
+        """Own parameters, those to follow, and pairs of buffers; looked up once, as a state dict takes its time."""
+        if isinstance(source, nn.Module):
+            source = {**dict(source.named_parameters()), **dict(source.named_buffers())}
+        buffers = [(own, source[name]) for name, own in self._network().named_buffers() if name in source]
+        return list(self._parameters.values()), [source[name] for name in self._parameters], buffers
 
     @torch.no_grad()
-    def _follow(self, state: dict) -> None:
-        names = list(self._parameters)
-        torch._foreach_lerp_([self._parameters[n].data for n in names], [state[n].detach() for n in names], self._theta)
-        for name, buffer in self._network().named_buffers():
-            if name in state:
-                buffer.copy_(state[name])
+    def _follow(self, own: list, others: list, buffers: list) -> None:
+        torch._foreach_lerp_([p.data for p in own], [p.detach() for p in others], self._theta)
+        for buffer, other in buffers:
+            buffer.copy_(other)
 
     def train(self, mode: bool = True) -> TargetNetworkWrapper:
         """Nothing: it stays in eval mode where a policy puts all its networks into train mode."""

@@ -31,13 +31,21 @@ class ArgmaxSampleWrapper(ModelWrapper):
 
 @WRAPPER_REGISTRY.register("deterministic_sample")
 class DeterministicSampleWrapper(ModelWrapper):
-    """`action` is the most likely one: `mu [B, d]` of a Gaussian, else as `argmax_sample`."""
+    """`action` is the most likely one: `mu [B, d]` of a Gaussian, else as `argmax_sample`.
+
+    Args:
+        squash: of a Gaussian tanh(mu), which is what the median is turned into.
+    """
+
+    def __init__(self, model: Any, squash: bool = False) -> None:
+        super().__init__(model)
+        self.squash = squash
 
     def forward(self, data: Any, **kwargs: Any) -> dict:
         output = self._model.forward(data, **kwargs)
         logit = _logit(output)
         if isinstance(logit, dict):
-            output["action"] = logit["mu"]
+            output["action"] = _tanh(logit["mu"]) if self.squash else logit["mu"]
         else:
             _check_some_allowed(data, logit)
             output["action"] = _best(logit)
@@ -119,11 +127,12 @@ class ReparamSampleWrapper(ModelWrapper):
 
     Args:
         width: uniforms a column: two for each action dimension. Box 1958.
+        squash: the action is the tanh of that.
     """
 
-    def __init__(self, model: Any, width: int = 2) -> None:
+    def __init__(self, model: Any, width: int = 2, squash: bool = False) -> None:
         super().__init__(model)
-        self.noise_width = width
+        self.noise_width, self._squash = width, squash
 
     def forward(self, data: Any, noise: np.ndarray | None = None, **kwargs: Any) -> dict:
         """Adds `action [B, d]`, float32.
@@ -143,18 +152,46 @@ class ReparamSampleWrapper(ModelWrapper):
                 f"the network's logit has sigma of shape {tuple(sigma.shape)} and mu of {tuple(mu.shape)}; wanted "
                 "equal shapes [B, d]: sigma.expand_as(mu)"
             )
-        batch, d = mu.shape
-        if noise is None:
-            noise = np.random.random((batch, 2 * d))
-        if noise.shape[1] != 2 * d:
-            raise ValueError(
-                f"noise has shape {noise.shape}; wanted [B, {2 * d}], two numbers for each action dimension: wrap the "
-                f"model with width={2 * d}"
-            )
-        eps: Any = _normal(noise, d)
-        if type(mu) is not np.ndarray:
-            eps = torch.as_tensor(eps, dtype=mu.dtype, device=mu.device)
-        output["action"] = mu + sigma * eps
+        action = mu + sigma * _normal_like(mu, noise)
+        output["action"] = _tanh(action) if self._squash else action
+        return output
+
+
+@WRAPPER_REGISTRY.register("action_noise")
+class ActionNoiseWrapper(ModelWrapper):
+    """`action = mu + noise_sigma * eps`, eps normal, cut to [-1, 1]: the exploration of a deterministic policy.
+
+    Args:
+        width: uniforms a column: two for each action dimension.
+        noise_sigma: deviation of the noise where a call gives none.
+    """
+
+    def __init__(self, model: Any, width: int = 2, noise_sigma: float = 0.1) -> None:
+        super().__init__(model)
+        self.noise_width, self._sigma = width, noise_sigma
+
+    def forward(
+        self, data: Any, noise_sigma: float | None = None, noise: np.ndarray | None = None, **kwargs: Any
+    ) -> dict:
+        """Adds `action [B, d]` for a logit of `mu [B, d]`; `noise`: uniforms `[B, 2 d]`, None: NumPy's generator."""
+        output = self._model.forward(data, **kwargs)
+        mu = _logit(output)["mu"]
+        action = mu + (self._sigma if noise_sigma is None else noise_sigma) * _normal_like(mu, noise)
+        output["action"] = action.clip(-1.0, 1.0)
+        return output
+
+
+@WRAPPER_REGISTRY.register("critic_memory")
+class CriticMemoryWrapper(ModelWrapper):
+    """Around a sampling wrapper over `hidden_state`: brings the state of a recurrent critic up to the action taken."""
+
+    def forward(self, data: Any, action: Any = None, data_id: Any = None, **kwargs: Any) -> dict:
+        """The sampling wrapper's output; `action` replaces what it sampled."""
+        output = self._model.forward(data, data_id=data_id, **kwargs)
+        if action is not None:
+            output["action"] = action if type(output["action"]) is np.ndarray else torch.as_tensor(action)
+        taken = {**data, "action": output["action"]}
+        self._model._model.forward(taken, data_id=data_id, mode="compute_critic", inference=True)
         return output
 
 
@@ -191,6 +228,24 @@ def _normal(uniform: np.ndarray, d: int) -> np.ndarray:
     """Standard normal numbers `[B, d]`, float32, from uniforms `[B, 2 d]` in [0, 1)."""
     radius = np.sqrt(-2.0 * np.log1p(-uniform[:, :d]))  # of 1 - u, in (0, 1]
     return (radius * np.cos(2.0 * math.pi * uniform[:, d:])).astype(np.float32)
+
+
+def _normal_like(mu: Any, noise: np.ndarray | None) -> Any:
+    """Standard normal numbers of the kind and shape of `mu [B, d]` from uniforms `[B, 2 d]`, NumPy's own for None."""
+    batch, d = mu.shape
+    if noise is None:
+        noise = np.random.random((batch, 2 * d))
+    if noise.shape[1] != 2 * d:
+        raise ValueError(
+            f"noise has shape {noise.shape}; wanted [B, {2 * d}], two numbers for each action dimension: wrap the "
+            f"model with width={2 * d}"
+        )
+    eps = _normal(noise, d)
+    return eps if type(mu) is np.ndarray else torch.as_tensor(eps, dtype=mu.dtype, device=mu.device)
+
+
+def _tanh(x: Any) -> Any:
+    return np.tanh(x) if type(x) is np.ndarray else torch.tanh(x)
 
 
 def uniform_actions(noise: np.ndarray, n: int, mask: np.ndarray | None) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Encoders: an observation of any supported kind becomes one feature vector.
 
 The kind comes as a *spec*, plain data a config can hold: `int` or `[ints]` for a Box, `{key: spec}` for a Dict,
-`{'@tuple': [specs]}` for a Tuple, `{'@one_hot': [n, ...]}` for Discrete and MultiDiscrete.
+`{'@tuple': [specs]}` for a Tuple, `{'@one_hot': [n, ...]}` for Discrete and MultiDiscrete,
+`{'@words': [vocab, length]}` for a text as word numbers.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ding_like.torch_utils.network.mlp import MLP, make_activation, numpy_ready
+from ding_like.torch_utils.network.image import ConvEncoder, ResidualEncoder
+from ding_like.torch_utils.network.mlp import MLP, numpy_ready
+from ding_like.torch_utils.network.words import WordEncoder
 
-ONE_HOT, TUPLE = "@one_hot", "@tuple"
-LARGE_IMAGE = 36  # pixels: from here on the 8/4/3 kernels of Mnih 2015 fit
+ONE_HOT, TUPLE, WORDS = "@one_hot", "@tuple", "@words"
+ENCODER_TYPES = {"conv": ConvEncoder, "residual": ResidualEncoder}  # of images
 
 
 def is_image(spec: Any) -> bool:
@@ -28,11 +31,21 @@ def is_image(spec: Any) -> bool:
 
 def children(spec: Any) -> dict[str, Any] | None:
     """The sub-specs of a Dict or Tuple spec by key ('0', '1', ... for a Tuple); None for a leaf."""
-    if not isinstance(spec, Mapping) or ONE_HOT in spec:
+    if not isinstance(spec, Mapping) or ONE_HOT in spec or WORDS in spec:
         return None
     if TUPLE in spec:
         return {str(i): sub for i, sub in enumerate(spec[TUPLE])}
     return dict(spec)
+
+
+def is_words(spec: Any) -> bool:
+    """Whether a spec is a text."""
+    return isinstance(spec, Mapping) and WORDS in spec
+
+
+def has_image(spec: Any) -> bool:
+    """Whether an image is anywhere in a spec."""
+    return is_image(spec) or any(has_image(sub) for sub in (children(spec) or {}).values())
 
 
 class VectorInput(nn.Module):
@@ -63,79 +76,17 @@ class VectorInput(nn.Module):
         return x.reshape(*x.shape[:lead], -1).to(self.like.dtype)
 
 
-class ConvEncoder(nn.Module):
-    """Convolutions over an image, then one linear layer. Mnih 2015 for large images, 3x3 kernels for small ones.
-
-    uint8 images are divided by 255, here and nowhere else; other types are only cast to float.
-
-    Args:
-        obs_shape: `[C, H, W]` or `[H, W, C]`.
-        hidden_size_list: channels of each convolution, then the output size.
-        channels_last: None takes the smaller outer axis for the channels.
-    """
-
-    def __init__(
-        self,
-        obs_shape: Sequence[int],
-        hidden_size_list: Sequence[int] = (32, 64, 64, 512),
-        activation: str | nn.Module | type = "relu",
-        channels_last: bool | None = None,
-    ) -> None:
-        super().__init__()
-        if len(hidden_size_list) < 2:
-            raise ValueError(
-                f"encoder_hidden_size_list is {list(hidden_size_list)}; an image needs at least one convolution "
-                "width and the output size, e.g. [32, 64, 64, 512]"
-            )
-        self.channels_last = obs_shape[2] < obs_shape[0] if channels_last is None else channels_last
-        c, h, w = (obs_shape[2], *obs_shape[:2]) if self.channels_last else obs_shape
-        large = min(h, w) >= LARGE_IMAGE
-        layers: list[nn.Module] = []
-        for i, width in enumerate(hidden_size_list[:-1]):
-            kernel, stride = ((8, 4), (4, 2), (3, 1))[min(i, 2)] if large else (3, 1)
-            if min(h, w) < kernel:
-                raise ValueError(f"an image of {list(obs_shape)} is too small for {i + 1} convolutions")
-            layers += [nn.Conv2d(c, width, kernel, stride), make_activation(activation)]
-            c, h, w = width, (h - kernel) // stride + 1, (w - kernel) // stride + 1
-        self.conv = nn.Sequential(*layers)
-        self.fc = nn.Sequential(nn.Linear(c * h * w, hidden_size_list[-1]), make_activation(activation))
-        self.output_size = hidden_size_list[-1]
-        self._checked = False
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        lead, dtype = x.shape[:-3], next(self.parameters()).dtype
-        x = x.reshape(-1, *x.shape[-3:])  # [N, C, H, W] or [N, H, W, C]
-        if x.dtype == torch.uint8:
-            x = x.to(dtype).div_(255.0)
-        elif x.is_floating_point():
-            self._check_range(x)
-        x = x.to(dtype)
-        if self.channels_last:
-            x = x.permute(0, 3, 1, 2)
-        return self.fc(self.conv(x).flatten(1)).reshape(*lead, -1)
-
-    def _check_range(self, x: torch.Tensor) -> None:
-        if not self._checked:
-            self._checked = True
-            top = float(x.detach().max()) if x.numel() else 0.0
-            if top > 1.0:
-                warnings.warn(
-                    f"a float image observation reaches {top:g}; only uint8 images are divided by 255",
-                    stacklevel=2,
-                )
-
-
 class VectorEncoder(nn.Module):
-    """An MLP over one vector leaf."""
+    """An MLP over one vector leaf or one text."""
 
     def __init__(
         self, spec: Any, hidden_size_list: Sequence[int], activation: Any = "relu", norm_type: str | None = None
     ) -> None:
         super().__init__()
-        self.input = VectorInput(spec)
+        self.input = WordEncoder(spec[WORDS][0]) if is_words(spec) else VectorInput(spec)
         self.main = MLP([self.input.output_size, *hidden_size_list], activation, norm_type)
         self.output_size = hidden_size_list[-1]
-        self._plain = self.input.one_hot is None and len(self.input.shape) == 1
+        self._plain = isinstance(spec, int) or (isinstance(spec, Sequence) and len(spec) == 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         modules: Any = self._modules  # nn.Module's own look-up is slow
@@ -153,21 +104,29 @@ class VectorEncoder(nn.Module):
 
 
 class DictEncoder(nn.Module):
-    """A Dict or Tuple observation: images through convolutions, all vectors together through an MLP, then one layer.
+    """A Dict or Tuple observation: images through convolutions, all vectors together through an MLP, texts through an
+    LSTM, then one layer over all.
 
     Nested spaces are encoded by an encoder of their own.
     """
 
     def __init__(
-        self, spec: Mapping, hidden_size_list: Sequence[int], activation: Any = "relu", norm_type: str | None = None
+        self,
+        spec: Mapping,
+        hidden_size_list: Sequence[int],
+        activation: Any = "relu",
+        norm_type: str | None = None,
+        encoder_type: str = "conv",
     ) -> None:
         super().__init__()
         subs = children(spec) or {}
         self.is_tuple = TUPLE in spec
         # Lists, since not every key of an observation may name a submodule ('type', 'a.b').
-        self._part_keys = [k for k, sub in subs.items() if children(sub) is not None or is_image(sub)]
+        self._part_keys = [k for k, sub in subs.items() if children(sub) is not None or is_image(sub) or is_words(sub)]
         self._vector_keys = [k for k in subs if k not in self._part_keys]
-        parts: list[Any] = [make_encoder(subs[k], hidden_size_list, activation, norm_type) for k in self._part_keys]
+        others = hidden_size_list, activation, norm_type, encoder_type
+        kinds = [subs[k] for k in self._part_keys]
+        parts: list[Any] = [WordEncoder(s[WORDS][0]) if is_words(s) else _encoder(s, *others) for s in kinds]
         vectors = [VectorInput(subs[k]) for k in self._vector_keys]
         self.parts, self.vectors = nn.ModuleList(parts), nn.ModuleList(vectors)
         size = sum(part.output_size for part in parts)
@@ -193,15 +152,26 @@ def make_encoder(
     hidden_size_list: Sequence[int],
     activation: str | nn.Module | type = "relu",
     norm_type: str | None = None,
+    encoder_type: str = "conv",
 ) -> nn.Module:
-    """The encoder for an observation spec; it has `output_size`.
+    """The encoder for an observation spec; it has `output_size`, the last of `hidden_size_list`.
 
-    Raises ValueError for an empty `hidden_size_list`.
+    `encoder_type` is that of images: 'conv' or 'residual' (see `ConvEncoder` and `ResidualEncoder`).
+
+    Raises ValueError for an empty `hidden_size_list`, an unknown `encoder_type`, and 'residual' without an image.
     """
     if not hidden_size_list:
         raise ValueError("encoder_hidden_size_list is empty; wanted at least one layer width")
+    if encoder_type not in ENCODER_TYPES:
+        raise ValueError(f"encoder_type is {encoder_type!r}; wanted one of {list(ENCODER_TYPES)}")
+    if encoder_type != "conv" and not has_image(spec):
+        raise ValueError(f"encoder_type is {encoder_type!r} and the observation {spec} has no image; leave it out")
+    return _encoder(spec, hidden_size_list, activation, norm_type, encoder_type)
+
+
+def _encoder(spec: Any, hidden_size_list: Sequence[int], activation: Any, norm_type: Any, encoder_type: str) -> Any:
     if children(spec) is not None:
-        return DictEncoder(spec, hidden_size_list, activation, norm_type)
+        return DictEncoder(spec, hidden_size_list, activation, norm_type, encoder_type)
     if is_image(spec):
-        return ConvEncoder(spec, hidden_size_list, activation)
+        return ENCODER_TYPES[encoder_type](spec, hidden_size_list, activation)
     return VectorEncoder(spec, hidden_size_list, activation, norm_type)

@@ -11,27 +11,30 @@ import torch
 from torch import nn
 
 from ding_like.torch_utils.network.mlp import MLP, numpy_ready
+from ding_like.torch_utils.network.noisy import NoisyLinear
 
 LOG_SIGMA_RANGE = (-20.0, 2.0)  # of a deviation that depends on the state. Haarnoja 2018
 SIGMA_TYPES = ("independent", "conditioned", "fixed")
 
 
-def _stream(
+def make_stream(
     hidden_size: int,
     output_size: int,
     layer_num: int,
     activation: Any,
     norm_type: str | None,
     width: int | None = None,
+    noisy: bool = False,
 ) -> MLP:
+    """`layer_num` hidden layers and one to `output_size`, the part that heads are made of."""
     sizes = [hidden_size, *[width or hidden_size] * layer_num, output_size]
-    return MLP(sizes, activation, norm_type, last_activation=False)
+    return MLP(sizes, activation, norm_type, last_activation=False, linear=NoisyLinear if noisy else nn.Linear)
 
 
 class DiscreteHead(nn.Module):
     """`layer_num` hidden layers, then one value an action: `[..., H] -> [..., A]`.
 
-    `width` is that of the hidden layers; None takes `hidden_size`.
+    `width` is that of the hidden layers; None takes `hidden_size`. With `noisy` all layers are `NoisyLinear`.
     """
 
     def __init__(
@@ -42,9 +45,10 @@ class DiscreteHead(nn.Module):
         activation: Any = "relu",
         norm_type: str | None = None,
         width: int | None = None,
+        noisy: bool = False,
     ) -> None:
         super().__init__()
-        self.Q = _stream(hidden_size, output_size, layer_num, activation, norm_type, width)
+        self.Q = make_stream(hidden_size, output_size, layer_num, activation, norm_type, width, noisy)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.Q(x)
@@ -69,10 +73,11 @@ class DuelingHead(nn.Module):
         layer_num: int = 1,
         activation: Any = "relu",
         norm_type: str | None = None,
+        noisy: bool = False,
     ) -> None:
         super().__init__()
-        self.A = _stream(hidden_size, output_size, layer_num, activation, norm_type)
-        self.V = _stream(hidden_size, 1, layer_num, activation, norm_type)
+        self.A = make_stream(hidden_size, output_size, layer_num, activation, norm_type, noisy=noisy)
+        self.V = make_stream(hidden_size, 1, layer_num, activation, norm_type, noisy=noisy)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         a = self.A(x)
@@ -109,7 +114,7 @@ class MultiDiscreteHead(nn.Module):
     ) -> None:
         super().__init__()
         self.sizes = [int(n) for n in output_sizes]
-        self.logits = _stream(hidden_size, sum(self.sizes), layer_num, activation, norm_type, width)
+        self.logits = make_stream(hidden_size, sum(self.sizes), layer_num, activation, norm_type, width)
         ends = np.cumsum(self.sizes).tolist()
         self._parts = [slice(end - n, end) for n, end in zip(self.sizes, ends)]
 
@@ -158,11 +163,11 @@ class ReparameterizationHead(nn.Module):
         if bound_type not in (None, "tanh"):
             raise ValueError(f"bound_type is {bound_type!r}; wanted None or 'tanh'")
         self.sigma_type, self.fixed_sigma_value, self.bound = sigma_type, float(fixed_sigma_value), bound_type
-        self.mu = _stream(hidden_size, output_size, layer_num, activation, norm_type, width)
+        self.mu = make_stream(hidden_size, output_size, layer_num, activation, norm_type, width)
         if sigma_type == "independent":
             self.log_sigma = nn.Parameter(torch.full((output_size,), math.log(init_sigma)))
         elif sigma_type == "conditioned":
-            self.sigma = _stream(hidden_size, output_size, layer_num, activation, norm_type, width)
+            self.sigma = make_stream(hidden_size, output_size, layer_num, activation, norm_type, width)
             self._offset = math.log(init_sigma)
 
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -211,7 +216,7 @@ class ValueHead(nn.Module):
         width: int | None = None,
     ) -> None:
         super().__init__()
-        self.V = _stream(hidden_size, 1, layer_num, activation, norm_type, width)
+        self.V = make_stream(hidden_size, 1, layer_num, activation, norm_type, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.V(x).squeeze(-1)

@@ -51,6 +51,7 @@ class MLP(nn.Sequential):
     Args:
         sizes: input size, hidden sizes, output size.
         norm_type: None or 'LN' (LayerNorm before each activation).
+        linear: class of the layers, made from input and output size.
     """
 
     def __init__(
@@ -59,12 +60,13 @@ class MLP(nn.Sequential):
         activation: str | nn.Module | type = "relu",
         norm_type: str | None = None,
         last_activation: bool = True,
+        linear: Callable[[int, int], nn.Module] = nn.Linear,
     ) -> None:
         if norm_type not in (None, "LN"):
             raise ValueError(f"norm_type is {norm_type!r}; wanted None or 'LN'")
         layers: list[nn.Module] = []
         for i, (size_in, size_out) in enumerate(pairwise(sizes)):
-            layers.append(nn.Linear(size_in, size_out))
+            layers.append(linear(size_in, size_out))
             if i < len(sizes) - 2 or last_activation:
                 if norm_type:
                     layers.append(nn.LayerNorm(size_out))

@@ -12,6 +12,11 @@ from ding_like.utils.log import get_logger
 ENDLESS = 10_000  # steps of one episode after which an evaluation says that it waits
 
 
+def of_tasks(result: dict[str, Any]) -> dict[str, float]:
+    """What an evaluation's result says of single tasks."""
+    return {key: value for key, value in result.items() if "/" in key}
+
+
 class Evaluator:
     """Runs a fixed number of episodes, the same ones at every evaluation.
 
@@ -23,20 +28,24 @@ class Evaluator:
         env_manager: a manager with `auto_reset=False` and `seed_every_episode=True`.
         policy: an `eval_mode`.
         seed: seed of the episodes.
+        tasks: of the env columns, where there are several: `names`, column b runs number `b % len(names)`;
+            `references` and `score(returns)`, where a score stands in the place of the mean return.
     """
 
     config: dict = dict(
         eval_freq=1000,  # gradient steps between evaluations
         where="here",  # here: training stops for evaluations; process: another process makes them meanwhile
         timeout=None,  # seconds of one evaluation after which that process counts as dead; None waits for ever
-        n_episode=None,  # episodes of one evaluation; None takes env.n_evaluator_episode
+        n_episode=None,  # episodes of one evaluation, of each task; None takes env.n_evaluator_episode
         stop_value=None,  # training stops when the mean return reaches it; None takes env.stop_value
     )
 
-    def __init__(self, cfg: Any, env_manager: Any, policy: Any, seed: int = 0) -> None:
+    def __init__(self, cfg: Any, env_manager: Any, policy: Any, seed: int = 0, tasks: Any = None) -> None:
         self._env = env_manager
         self._policy = policy
         self._seed = seed
+        self._tasks = tasks
+        self._names: tuple[str, ...] = () if tasks is None else tasks.names
         self.n_episode = int(cfg.n_episode)
         self.stop_value = None if cfg.stop_value is None else float(cfg.stop_value)
         self.eval_freq = int(cfg.eval_freq)
@@ -47,13 +56,15 @@ class Evaluator:
 
     def evaluate(self) -> dict[str, Any]:
         """Run the episodes. Returns `eval_value` (mean return through the eval wrappers), `eval_value_raw` (before any
-        reward wrapper), `eval_value_std`, `eval_length`, `n_episode` and the list `returns`.
+        reward wrapper), `eval_value_std`, `eval_length`, `n_episode` and the list `returns`; with tasks also the means
+        of each, `eval_value/<task>` and `eval_value_raw/<task>`, and `eval_value` is their score if one is asked for.
 
         Raises FloatingPointError naming column and step of an observation or reward that is not finite.
         """
         env, columns = self._env, self._env.env_num
-        quota = np.full(columns, self.n_episode // columns)
-        quota[: self.n_episode % columns] += 1
+        tasks = max(1, len(self._names))
+        each = columns // tasks  # columns of a task
+        quota = self.n_episode // each + (np.arange(columns) // tasks < self.n_episode % each)
         active = np.flatnonzero(quota)
         steps = np.zeros(columns, np.int64)  # of the running episodes
         env.launch(self._seed)
@@ -89,7 +100,19 @@ class Evaluator:
             "eval_length": float(np.mean([episode["length"] for episode in done])),
             "n_episode": len(done),
             "returns": returns,
+            **self._of_tasks(done),
         }
+
+    def _of_tasks(self, done: list[dict]) -> dict[str, float]:
+        """The mean returns of each task, and their score."""
+        means: dict[str, float] = {}
+        for key, field in (("eval_value", "return_"), ("eval_value_raw", "return_raw")):
+            for i, name in enumerate(self._names):
+                own = [episode[field] for episode in done if episode["column"] % len(self._names) == i]
+                means[f"{key}/{name}"] = float(np.mean(own))
+        if self._tasks is not None and self._tasks.references:
+            means["eval_value"] = self._tasks.score([means[f"eval_value_raw/{name}"] for name in self._names])
+        return means
 
     def _warn_of_endless(self, active: np.ndarray, steps: np.ndarray) -> None:
         """Nothing else would tell of an env that does not end: evaluation waits for whole episodes."""

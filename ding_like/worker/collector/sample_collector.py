@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ding_like.data import ArrayDict, Block, tree_cat, tree_index, tree_leaves, tree_map
+from ding_like.data import ArrayDict, Block, tree_cat, tree_leaves, tree_map
 from ding_like.utils.collate import collate_items
 from ding_like.utils.seed import episode_seed
-from ding_like.worker.attribute import attribute_of
+from ding_like.worker.collector.emitter import Emitter
+from ding_like.worker.collector.episodes import EpisodeLog
 from ding_like.worker.collector.row_loop import RowLoop
-from ding_like.worker.collector.slab import NO_ENDS, NonFiniteError, Slab
-from ding_like.worker.collector.trajectory import make_stream
+from ding_like.worker.collector.slab import NO_ENDS, Slab
 
 Sink = Callable[[Any], int]
-EPISODES = 100  # the statistics are of the last so many
 
 
 class SampleCollector:
@@ -28,6 +26,7 @@ class SampleCollector:
         env_manager: launched by `start`.
         policy: a `collect_mode`.
         seed: seed of the env columns.
+        tasks: names of several tasks, of which env column b runs number `b % len(tasks)`.
     """
 
     config: dict = dict(
@@ -37,9 +36,14 @@ class SampleCollector:
         step_timeout=None,  # seconds of one step after which a worker counts as dead; None waits for ever
         max_restarts=20,  # of workers in a run, with on_worker_death=restart
         lag=1,  # with -m async: rounds of learning that a block may be behind; 0 is -m parallel
+        barrier=None,  # with -m async: True: workers fill a block together; False: each its own; None: the policy says
+        slots=2,  # without a barrier: blocks that a worker may have filled, or under way, beyond those trained on
     )
 
-    def __init__(self, cfg: Any, env_manager: Any, policy: Any, seed: int = 0) -> None:
+    train_iter = 0
+    """Gradient steps so far; whoever trains keeps it up to date."""
+
+    def __init__(self, cfg: Any, env_manager: Any, policy: Any, seed: int = 0, tasks: Sequence[str] = ()) -> None:
         self._policy = policy
         self._seed = seed
         self.n_sample, steps = int(cfg.n_sample), cfg.get("n_step")
@@ -48,28 +52,28 @@ class SampleCollector:
             if value is not None and value < 1:
                 raise ValueError(f"policy.collect.{name} is {value}; wanted at least 1")
         self._columns = env_manager.env_num
-        self._sample_len = int(attribute_of(policy, "sample_len", 1))
-        self._stream = make_stream(policy, self._columns)
-        carry = int(policy.get_attribute("carry")) if self._stream is None else self._stream.carry
-        rows = self._rows_for(self.n_sample) if self.n_step is None else -(-self.n_step // self._columns)
-        slab = Slab(carry + rows, carry, masked=bool(getattr(env_manager, "may_idle", False)))
-        make_rows = getattr(env_manager, "rows", None)
-        if make_rows is None:
-            self._rows: Any = RowLoop(env_manager, policy, slab, int(getattr(env_manager, "alternate", 1)))
-        else:
-            self._rows = make_rows(policy, slab)
-        self._slab = slab
         self._surplus = 0  # what collects gave beyond what they were asked for, of what the config counts
-        self._normalised = bool(policy.get_attribute("norm_obs"))
-        self._seen: list[Any] = []  # observations the normaliser has yet to take in
         self._started = False
         self._begun = 0  # rows asked for that are not in a block yet
         self._early: int | None = None  # of these, once they are all there: how many entries are no transition
         self.envstep = 0
         self.setting: dict[str, Any] = {}
-        self.episode_count = 0
-        self._finished: deque[Any] = deque()  # sequences of dicts, which some managers make when somebody looks
+        self._episodes = EpisodeLog(tasks)
         self.not_exact: str | None = None
+        self._set_up(cfg, env_manager)
+
+    def _set_up(self, cfg: Any, env_manager: Any) -> None:
+        """The rows, the slab that they are written into, and what makes samples of them."""
+        self._emitter = Emitter(self._policy, self._columns)
+        self._stream, self._seen, carry = self._emitter.stream, self._emitter.seen, self._emitter.carry
+        rows = self._emitter.rows_for(self.n_sample) if self.n_step is None else -(-self.n_step // self._columns)
+        slab = self._slab = Slab(carry + rows, carry, masked=bool(getattr(env_manager, "may_idle", False)))
+        make_rows = getattr(env_manager, "rows", None)
+        if make_rows is None:
+            alternate = int(getattr(env_manager, "alternate", 1))
+            self._rows: Any = RowLoop(env_manager, self._policy, slab, alternate)
+        else:
+            self._rows = make_rows(self._policy, slab)
 
     @property
     def waited(self) -> float:
@@ -141,9 +145,8 @@ class SampleCollector:
 
     def _observe(self) -> None:
         """Let the normaliser take in blocks that were trained on: never between collecting and learning."""
-        for seen in self._seen:
+        for seen in self._emitter.take_seen():
             self._policy.observe(seen)
-        self._seen.clear()
 
     def _collect_samples(self, need: int, give: Sink, random: bool) -> int:
         """Collect that many train samples, in rows of all columns. Returns how many there are too many."""
@@ -172,13 +175,7 @@ class SampleCollector:
         slab = self._slab
         if steps:
             return min(slab.capacity - slab.fill, -(-need // self._columns))
-        return min(slab.capacity, slab.carry + self._rows_for(need)) - slab.fill
-
-    def _rows_for(self, samples: int) -> int:
-        """Rows of the next block: those that give so many samples, or, of a stream, no more."""
-        if self._stream is not None:
-            return self._stream.rows_for(samples)
-        return max(1, -(-samples * self._sample_len // self._columns))
+        return min(slab.capacity, slab.carry + self._emitter.rows_for(need)) - slab.fill
 
     def _begin(self, rows: int, random: bool) -> None:
         self._begun = rows
@@ -196,48 +193,24 @@ class SampleCollector:
         """The rows that were begun are in the slab."""
         if self._begun and self._early is None:
             self._early = self._rows.finish()
-            self._book(self._rows.take_finished())
+            self._episodes.add(self._rows.take_finished())
             gapped, self._rows.gapped = self._rows.gapped, NO_ENDS
             if len(gapped) and self._stream is not None:
                 self._stream.cut(gapped)
 
-    def _book(self, finished: Any) -> None:
-        if not len(finished):
-            return
-        self.episode_count += len(finished)
-        self._finished.append(finished)
-        while sum(map(len, self._finished)) - len(self._finished[0]) >= EPISODES:
-            self._finished.popleft()
+    @property
+    def episode_count(self) -> int:
+        """Training episodes that ended so far."""
+        return self._episodes.count
 
     @property
     def episodes(self) -> list[dict]:
-        """The last (at most 100) training episodes."""
-        return [episode for finished in self._finished for episode in finished[-EPISODES:]][-EPISODES:]
+        """The last (at most 100) training episodes, of each task."""
+        return [episode for some in self._episodes.last() for episode in some]
 
     def _emit(self, give: Sink) -> int:
-        try:
-            block = self._slab.block(self._rows.ready_obs)
-        except NonFiniteError as err:
-            before = max(0, self.envstep - (err.rows - err.row) * self._columns)
-            raise FloatingPointError(
-                f"{err} at env step {before} (row {before // self._columns} of that column). Nothing of this block "
-                "was trained on; checkpoints written so far are good. Check the env, or clip in an env wrapper."
-            ) from None
-        if self._normalised:
-            self._seen.append(_observed(block, self._slab.fresh))
-        if self._stream is None:
-            items = self._policy.get_train_sample(block)
-        else:
-            items = self._stream.take(block, self._slab.fresh)
-        if items is None or (isinstance(items, list) and not items):
-            count = 0
-        elif isinstance(items, (Block, list, dict)):
-            count = give(items)
-        else:
-            raise TypeError(
-                f"_get_train_sample returned {type(items).__name__}; wanted a Block, a tree [N, ...] or a list of "
-                "dictionaries"
-            )
+        items = self._emitter.emit(self._slab, self._rows.ready_obs, self.envstep)
+        count = 0 if items is None else give(items)
         self._slab.shift()
         return count
 
@@ -255,24 +228,31 @@ class SampleCollector:
             "begun": [self._begun, self._early],
             "slab": self._slab.state_dict(),
             "stream": None if self._stream is None else self._stream.state_dict(),
-            "surplus": self._surplus,
             "seen": list(self._seen),
+            **self._counters(),
+        }
+
+    def _counters(self) -> dict[str, Any]:
+        return {
+            "surplus": self._surplus,
             "setting": dict(self.setting),
             "started": self._started,
             "envstep": self.envstep,
-            "episode_count": self.episode_count,
-            "episodes": [{key: e[key] for key in ("return_", "return_raw", "length")} for e in self.episodes],
+            "episodes": self._episodes.state_dict(),
         }
+
+    def _load_counters(self, state: dict[str, Any]) -> None:
+        self._surplus, self.setting = state["surplus"], dict(state["setting"])
+        self._started, self.envstep = state["started"], state["envstep"]
+        self._episodes.load_state_dict(state["episodes"])
 
     def load_state_dict(self, state: dict) -> None:
         """Go on where `state_dict` was taken, in a new collector.
 
         Where the envs cannot, `not_exact` says why: open episodes are truncated and every column starts a new one.
         """
-        self._surplus, self._seen = state["surplus"], list(state["seen"])
-        self.envstep, self.episode_count = state["envstep"], state["episode_count"]
-        self._finished = deque([list(state["episodes"])] if state["episodes"] else [])
-        self._started, self.setting = state["started"], dict(state["setting"])
+        self._load_counters(state)
+        self._seen[:] = state["seen"]
         again = episode_seed(self._seed, "collect/restart", 0, self.envstep) if self._started else None
         self.not_exact = self._rows.load_state_dict(state["env"], again)
         self._slab.load_state_dict(state["slab"])
@@ -286,24 +266,8 @@ class SampleCollector:
             self._policy.reset()
 
     def statistics(self) -> dict[str, float]:
-        """Mean return and length of the last (at most 100) training episodes; empty before the first ends."""
-        episodes = self.episodes
-        if not episodes:
-            return {}
-        return {
-            "return": float(np.mean([e["return_"] for e in episodes])),
-            "return_raw": float(np.mean([e["return_raw"] for e in episodes])),
-            "length": float(np.mean([e["length"] for e in episodes])),
-            "episodes": self.episode_count,
-        }
-
-
-def _observed(block: Block, fresh: int) -> Any:
-    """A copy of the observations of the rows from `fresh` on: `[T, B, ...]`, or `[N, ...]` where some are none."""
-    obs = tree_index(block["obs"], slice(fresh, None))
-    if "mask" not in block:
-        return tree_map(np.copy, obs)
-    return tree_index(obs, block["mask"][fresh:] > 0)
+        """Mean returns and lengths of the last training episodes; see `EpisodeLog.statistics`."""
+        return self._episodes.statistics()
 
 
 def _keep(taken: list[Any], items: Any) -> int:

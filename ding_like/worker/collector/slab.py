@@ -171,17 +171,19 @@ class Slab:
             link = RowLink(obs_rows, ends, finals, self._columns)
         return Block(fields, rows - self.carry, link)
 
-    def shift(self) -> None:
-        """Start the next block: the last `carry` rows become its first."""
+    def shift(self, to: Slab | None = None) -> None:
+        """Start the next block, here or in another slab: the last `carry` rows become its first."""
+        to = to or self
         rows, keep = self.fill, self.carry
         first = rows - keep
         if keep:
-            for field in self._fields.values():
-                tree_map(lambda a: a.__setitem__(slice(0, keep), a[first:rows].copy()), field)
+            for name, field in self._fields.items():
+                tree_map(lambda a, b: b.__setitem__(slice(0, keep), a[first:rows].copy()), field, to._fields[name])
         drop = first * self._columns
         kept = [(e - drop, f) for e, f in zip(self._ends, self._finals) if e[0] >= drop]
-        self._ends, self._finals = [e for e, _ in kept], [f for _, f in kept]
-        self.fill = self.fresh = keep
+        self._ends, self._finals = [], []
+        to._ends, to._finals = [e for e, _ in kept], [f for _, f in kept]
+        to.fill = to.fresh = keep
 
     # ------------------------------------------------------------------ state
     def state_dict(self) -> dict | None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ding_like.data import ArrayDict, Block, tree_cat, tree_index, tree_leaves, tree_map
+from ding_like.rl_utils.segment_stream import SegmentStream
 from ding_like.rl_utils.stream import WindowStream
 from ding_like.rl_utils.windows import row_ends
 from ding_like.worker.attribute import attribute_of
@@ -109,8 +110,11 @@ class TrajectoryStream:
         self._start[:], self._cut[:] = state["start"], state["cut"]
 
 
-def make_stream(policy: Any, columns: int) -> WindowStream | TrajectoryStream | None:
+def make_stream(policy: Any, columns: int) -> WindowStream | SegmentStream | TrajectoryStream | None:
     """What makes a policy's train samples of rows; None: its `get_train_sample` does, of every block."""
+    segments = attribute_of(policy, "segments", None)
+    if segments is not None:
+        return SegmentStream(columns, **segments)
     windows, trajectories = attribute_of(policy, "windows", None), attribute_of(policy, "trajectories", None)
     if windows is not None:
         return WindowStream(columns, **windows)

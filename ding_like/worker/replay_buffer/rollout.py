@@ -24,6 +24,8 @@ class Rollout:
     """
 
     config: dict = {}
+    on_policy = True
+    """Whether a batch is part of what one collect gave."""
 
     def __init__(self, cfg: Any = None, seed: int = 0) -> None:
         self._rng = generator(seed, "rollout")
@@ -65,9 +67,10 @@ class Rollout:
         possible, whose sizes differ by at most one.
         """
         parts, self._parts = self._parts, []
-        if not parts:
-            return
-        data = parts[0] if len(parts) == 1 else tree_cat(parts)
+        if parts:
+            yield from self._epochs(parts[0] if len(parts) == 1 else tree_cat(parts), updates, batch_size)
+
+    def _epochs(self, data: ArrayDict, updates: int, batch_size: int) -> Iterator[ArrayDict]:
         total = len(tree_leaves(data)[0])
         pieces = -(-total // batch_size)
         bounds = [total * i // pieces for i in range(pieces + 1)]

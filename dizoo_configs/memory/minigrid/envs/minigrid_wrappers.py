@@ -19,6 +19,7 @@ class MiniGridOneHot(gymnasium.ObservationWrapper):
     """Image and direction as one binary vector; the mission, a text, is left out.
 
     The image's numbers are names, not sizes: each cell becomes the one-hot of its object, colour and state.
+    After the wrapper 'words' the observation is `{'cells': that vector, 'mission': word numbers}`.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -30,10 +31,12 @@ class MiniGridOneHot(gymnasium.ObservationWrapper):
         self._first = np.cumsum([0, *KINDS[:-1]])  # where each of a cell's three one-hots begins
         self._cells = np.arange(height * width)[:, None] * sum(KINDS)
         self._size = height * width * sum(KINDS)
-        self.observation_space = spaces.MultiBinary(self._size + DIRECTIONS)
+        cells = spaces.MultiBinary(self._size + DIRECTIONS)
+        self._reads = isinstance(space.spaces.get("mission"), spaces.Box)
+        self.observation_space = spaces.Dict(cells=cells, mission=space["mission"]) if self._reads else cells
 
-    def observation(self, obs: dict[str, Any]) -> np.ndarray:
+    def observation(self, obs: dict[str, Any]) -> Any:
         out = np.zeros(self._size + DIRECTIONS, np.int8)
         out[obs["image"].reshape(-1, 3) + self._first + self._cells] = 1
         out[self._size + obs["direction"]] = 1
-        return out
+        return {"cells": out, "mission": obs["mission"]} if self._reads else out

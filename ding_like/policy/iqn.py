@@ -1,0 +1,34 @@
+"""Implicit quantile networks."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ding_like.config.checks import not_negative
+from ding_like.policy.q_learning import Errors, Outputs, QLearningPolicy, best_action
+from ding_like.rl_utils.quantile import quantile_td_loss
+from ding_like.utils import POLICY_REGISTRY
+
+
+@POLICY_REGISTRY.register("iqn")
+class IQNPolicy(QLearningPolicy):
+    """Q-learning of quantiles at probabilities that are drawn for every update. Dabney 2018b."""
+
+    config = dict(
+        learn=dict(
+            kappa=1.0,  # where the Huber loss of an error turns linear; 0 is plain quantile regression
+        ),
+        model=dict(
+            head_type="implicit",  # a function from probabilities to quantiles, for each action
+            num_quantiles=32,  # drawn for each side of an update, and averaged in acting
+            quantile_embedding_size=64,  # cosines that describe a probability
+        ),
+    )
+    config_checks = {"learn.kappa": not_negative}
+
+    def _errors(
+        self, online: Outputs, target: Outputs, choice: Tensor | None, action: Tensor, reward: Tensor, discount: Tensor
+    ) -> Errors:
+        target_q, best = target["q"], best_action(target, choice)
+        values = online["q"], online["tau"], action, reward, discount, target_q, best
+        return quantile_td_loss(*values, kappa=float(self._cfg.learn.kappa))
