@@ -10,6 +10,7 @@ EXTRAS = {
     "minatar": ["minatar>=1.0.15"],
     "minigrid": ["minigrid>=3.0"],
     "popgym": ["popgym>=1.0.7"],
+    "mujoco": ["mujoco>=3.1"],
     "envpool": ["envpool>=1.0"],
     "fast": ["numba"],
     "gym": ["gym==0.26.2"],
@@ -19,7 +20,7 @@ EXTRAS = {
     "wandb": ["wandb"],
 }
 TOOLS = ["pytest", "hypothesis", "ruff", "mypy", "types-PyYAML", "psutil"]
-TESTED = ("box2d", "atari", "minatar", "minigrid", "popgym", "fast", "gym", "plot", "video", "onnx")
+TESTED = ("box2d", "atari", "minatar", "minigrid", "popgym", "mujoco", "fast", "gym", "plot", "video", "onnx")
 EXTRAS["test"] = TOOLS + sorted({req for name in TESTED for req in EXTRAS[name]})
 EXTRAS["all"] = sorted({req for name, extra in EXTRAS.items() if name != "test" for req in extra})
 

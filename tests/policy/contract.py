@@ -2,7 +2,7 @@
 
 import copy
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +27,6 @@ class Entry:
     Attributes:
         nets: it has a network of these kinds.
         modes: it runs in these, beside serial.
-        fixed: settings that take chance out of its update.
         idle: a part of its network's parameters that it does not train, by the start of their names.
     """
 
@@ -36,7 +35,6 @@ class Entry:
     recurrent: dict
     nets: tuple[str, ...] = ("feed-forward", "recurrent")
     modes: tuple[str, ...] = ("parallel", "async")
-    fixed: dict = field(default_factory=dict)
     idle: tuple[str, ...] = ()
 
 
@@ -45,15 +43,14 @@ NETWORK = dict(encoder_hidden_size_list=[8, 8])
 REPLAY = dict(
     nstep=2,
     random_collect_size=8,
-    learn=dict(batch_size=8, update_per_collect=2),
+    learn=dict(batch_size=8, update_per_collect=3),
     collect=dict(n_sample=8),
     other=dict(replay_buffer=dict(replay_buffer_size=60)),
 )
 WINDOWS = dict(burnin_step=2, learn_unroll_len=5, learn=dict(batch_size=4), collect=dict(n_sample=4))
 LSTM = dict(lstm_type="gru")
-ROLLOUT = dict(
-    model=NETWORK, learn=dict(batch_size=16, epoch_per_collect=1, value_norm=True), collect=dict(n_sample=32)
-)
+EPOCH = dict(batch_size=16, epoch_per_collect=1, value_norm=True)
+ROLLOUT = dict(model=NETWORK, learn=EPOCH, collect=dict(n_sample=32))
 SEGMENTS = dict(learn_unroll_len=4, model=LSTM, collect=dict(n_sample=8), learn=dict(batch_size=4))
 PHASES = dict(other=dict(replay_buffer=dict(policy_phases=2, aux_epochs=1, aux_batch_size=16)))
 UNROLLS = dict(model=NETWORK, learn_unroll_len=4, learn=dict(batch_size=4), collect=dict(n_sample=6))
@@ -75,12 +72,12 @@ CONTRACT = {
     "iqn": q_learning,
     "rainbow": q_learning,
     "sqn": q_learning,
-    "a2c": replace(on_policy, fixed=dict(learn=dict(batch_size=32))),
+    "a2c": on_policy,
     "ppo": on_policy,
     "ppg": replace(on_policy, policy=deep_merge_defaults(ROLLOUT, PHASES)),
     "impala": Entry(ANY, UNROLLS, dict(model=LSTM)),
     "ddpg": climbing,
-    "td3": replace(climbing),
+    "td3": climbing,
     "sac": replace(climbing, actions=("Discrete", "Box")),
     "bc": Entry(
         ANY,
@@ -104,9 +101,11 @@ def spaces_of(name):
     return [(seen[i % len(seen)], actions[i % len(actions)]) for i in range(max(len(seen), len(actions)))]
 
 
-def action_of(name):
-    """The name of an action space that a policy claims, with bounds."""
-    return "discrete" if "Discrete" in CONTRACT[name].actions else "float64 box"
+def action_of(name, net="feed-forward"):
+    """The name of an action space, with bounds, that a policy claims; of several kinds this one for such a network."""
+    first = {"feed-forward": "Box", "recurrent": "Discrete"}[net]
+    claimed = CONTRACT[name].actions
+    return {"Box": "float64 box", "Discrete": "discrete"}[first if first in claimed else claimed[0]]
 
 
 class Toy(gymnasium.Env):
@@ -182,7 +181,7 @@ def write_dataset(name, env):
 @contextmanager
 def components(name, net="feed-forward", obs="vector", action=None, seed=0, **over):
     """What a run of the policy in such envs is made of, its `learner` and `loop`; works in the current folder."""
-    env = partial(Toy, obs, action or action_of(name))
+    env = partial(Toy, obs, action or action_of(name, net))
     write_dataset(name, env)
     set_global_seed(seed)
     parts = build(full_config(config_of(name, net, **over)), seed, env)

@@ -13,6 +13,7 @@ from ding_like.data import tree_cat, tree_index, tree_leaves, tree_map, tree_pat
 from ding_like.entry.build import build, full_config
 from ding_like.entry.checks import check_spaces
 from ding_like.entry.resume import ResumePoints, load_run_state, read_point
+from ding_like.model.wrapper.base_wrapper import innermost
 from ding_like.policy import load_policy
 from ding_like.torch_utils.checkpoint import save_checkpoint
 from ding_like.utils import POLICY_REGISTRY
@@ -71,6 +72,18 @@ def test_action_spaces_that_it_does_not_claim_are_refused_by_name(name):
             build(full_config(config_of(name)), 0, partial(Toy, "vector", action))
 
 
+@pytest.mark.parametrize("name", [name for name, entry in CONTRACT.items() if "Box" in entry.actions and entry.modes])
+def test_a_continuous_action_is_stored_in_the_policys_units_and_taken_in_the_envs(name):
+    """Cases B38, B39: the policy's box is [-1, 1] in every dimension, the env's [-3, 5]; the env alone gets it cut."""
+    with components(name, action="float64 box") as parts:
+        manager, mode = parts.managers[0], parts.policy.collect_mode
+        obs = manager.launch(0)
+        output = mode.forward(obs, **mode.get_setting(0))
+        stored = mode.process_transition(obs, output, manager.step(output["action"]))["action"]
+    assert output["action"].shape == (2, 2, 2)
+    np.testing.assert_allclose(output["action"].reshape(stored.shape), 1 + 4 * np.clip(stored, -1, 1), atol=1e-5)
+
+
 # ---------------------------------------------------------------- states
 @every
 def test_a_state_that_is_loaded_goes_on_bit_for_bit(name, net):
@@ -118,8 +131,9 @@ def test_a_run_in_two_halves_is_the_whole_one(name, net):
             Path("run", "ckpt").mkdir(parents=True)
             point = ResumePoints(Path("run"), first.cfg.resume, partial(state_of, first))
             point.write()
-        with components(name, net, seed=0) as second:
-            torch.nn.init.normal_(next(second.policy.get_model().parameters()))
+        with components(name, net) as second:
+            for p in second.policy.get_model().parameters():
+                torch.nn.init.normal_(p)
             state = read_point(point.path)
             load_run_state(state, second, second.learner, second.loop)
             set_rng_state(state["rng"])
@@ -132,7 +146,7 @@ def test_a_checkpoint_acts_as_the_policy_that_it_is_of(name, net):
     """From observations alone, through an episode's states, and again from the start."""
     with components(name, net) as parts:
         train(parts)
-        policy, env = parts.policy, Toy("vector", action_of(name))
+        policy, env = parts.policy, Toy("vector", action_of(name, net))
         save_checkpoint("a.pth.tar", name, policy.learn_mode.state_dict(), {"train_iter": 1}, policy.recipe())
         loaded, seen = load_policy("a.pth.tar"), [env.see() for _ in range(6)]
         acted = [[one.act(obs) for obs in seen] for one in (policy, loaded)]
@@ -157,11 +171,10 @@ def test_forbidden_actions_are_never_taken_and_what_is_said_of_them_changes_noth
     """The env refuses them; the last observation of a terminated episode forbids all."""
     found = []
     for tempted in (False, True):
-        with components(name, net, obs="mask") as parts:
-            networks = [parts.policy.get_model(), getattr(parts.policy, "_target_model", None)]
-            for network in networks:
-                if tempted and network is not None:
-                    getattr(network, "_network", lambda network=network: network)().register_forward_hook(tempting)
+        with components(name, net, obs="mask", action="discrete") as parts:
+            for network in ("_model", "_target_model"):
+                if tempted and hasattr(parts.policy, network):
+                    innermost(getattr(parts.policy, network)).register_forward_hook(tempting)
             told = train(parts, 3)
             parts.evaluator.evaluate()
             assert all(np.isfinite(float(step["total_loss"])) for step in told)
@@ -175,7 +188,7 @@ def one_update(name, net, columns):
     weights before and after. Items are put in the order of what they saw.
     """
     set_global_seed(0)
-    manager = make_manager(*(Toy("vector", action_of(name), own=1 + column) for column in columns))
+    manager = make_manager(*(Toy("vector", action_of(name, net), own=1 + column) for column in columns))
     cfg = full_config(config_of(name, net, learn=dict(optimizer="sgd", learning_rate=0.1)))
     cls = POLICY_REGISTRY.get(name)
     shapes = {**check_spaces(cfg, cls, manager), "env_num": len(columns), "columns": columns}

@@ -16,7 +16,7 @@ def weights(name, net, mode):
     """Of a short run whose two env columns are in a worker each; none under serial."""
     config = config_of(name, net, collect=dict(collector=dict(sampler="local", num_workers=2)))
     config["env"]["n_evaluator_episode"] = config["env"]["evaluator_env_num"] = 1
-    env = partial(Toy, "vector", action_of(name))
+    env = partial(Toy, "vector", action_of(name, net))
     policy = serial_pipeline(config, env_setting=env, max_train_iter=6, mode=mode, exp_name=mode)
     assert result(mode)["train_iter"] == 6
     return dict(policy.get_model().named_parameters())

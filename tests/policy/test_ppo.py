@@ -9,7 +9,8 @@ import torch
 from ding_like.data import ArrayDict, torchify
 from ding_like.entry import serial_pipeline, serial_pipeline_onpolicy
 from ding_like.policy.a2c import A2CPolicy
-from ding_like.policy.ppo import PPOPolicy
+from ding_like.policy.ppo import PPOPolicy, with_log_prob
+from ding_like.rl_utils.action_scale import ActionScale
 from ding_like.worker import Rollout
 from tests.helpers import make_collector, make_policy, metrics, result
 from tests.policy.test_actor_critic import Box, shapes_of
@@ -107,6 +108,32 @@ def test_the_ratio_before_the_first_update_of_a_rollout_is_one(policy, envs):
             np.testing.assert_allclose(ratio.numpy(), 1.0, atol=1e-6)
         for batch in batches:
             policy.learn_mode.forward(ArrayDict({k: torchify(v) for k, v in batch.items()}))
+
+
+class Beside(torch.nn.Module):
+    """A Gaussian with the mean 0.9 and the deviation 1 wherever it is."""
+
+    def __init__(self):
+        super().__init__()
+        self.mu = torch.nn.Parameter(torch.tensor([0.9]))
+
+    def forward(self, x):
+        mu = self.mu.expand(len(x), 1)
+        return {"logit": {"mu": mu, "sigma": torch.ones_like(mu)}, "value": x[:, 0]}
+
+
+def test_what_is_cut_for_the_env_is_stored_as_it_was_drawn():
+    """Case B39."""
+    scale = ActionScale(np.float32([-1]), np.float32([1]))
+    shapes = dict(action_shape=1, action_space="continuous", action_scale=scale)
+    policy = make_policy(PPOPolicy, model=Beside(), shapes=shapes)
+    output = policy.collect_mode.forward(np.zeros((10_000, 1), np.float32))
+    raw = output["raw_action"]
+    assert np.mean(np.abs(raw) > 1) == pytest.approx(0.489, abs=0.02)
+    np.testing.assert_array_equal(output["action"], raw.clip(-1, 1))
+    stored = with_log_prob(ArrayDict(action=raw, logit=output["logit"]), "continuous")
+    wanted = -0.5 * (raw.astype(np.float64) - np.float32(0.9)) ** 2 - 0.5 * math.log(2 * math.pi)
+    np.testing.assert_allclose(stored["log_prob"], wanted[:, 0], rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("cls", [A2CPolicy, PPOPolicy])

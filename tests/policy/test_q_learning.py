@@ -9,7 +9,6 @@ import torch
 
 from ding_like.config import ConfigError, deep_merge_defaults
 from ding_like.data import ArrayDict
-from ding_like.entry import serial_pipeline
 from ding_like.entry.build import full_config
 from ding_like.policy.c51 import C51Policy
 from ding_like.policy.dqn import DQNPolicy
@@ -19,7 +18,7 @@ from ding_like.policy.rainbow import RainbowPolicy
 from ding_like.policy.sqn import SQNPolicy
 from ding_like.rl_utils.distributional import c51_loss
 from ding_like.rl_utils.quantile import quantile_td_loss
-from ding_like.utils import MODEL_REGISTRY, POLICY_REGISTRY
+from ding_like.utils import MODEL_REGISTRY
 from tests.helpers import fingerprint, policy_config, single, tiny_config
 
 FAMILY = [DQNPolicy, C51Policy, QRDQNPolicy, IQNPolicy, RainbowPolicy, SQNPolicy]
@@ -90,21 +89,6 @@ def test_a_step_trains_the_network_and_gives_priorities_back(cls, recurrent):
 
 
 @every
-@both
-def test_state_dicts_go_round(cls, recurrent):
-    a, b = policy_of(cls, recurrent), policy_of(cls, recurrent, seed=1)
-    for step in range(3):
-        a.learn_mode.forward(batch_of(recurrent, step))
-    b.learn_mode.load_state_dict(a.learn_mode.state_dict())
-    obs = np.random.default_rng(0).normal(size=(20, OBS)).astype(np.float32)
-    np.testing.assert_array_equal(a.eval_mode.forward(obs)["action"], b.eval_mode.forward(obs)["action"])
-    for policy in (a, b):
-        torch.manual_seed(5)
-        policy.learn_mode.forward(batch_of(recurrent, 9))
-    assert fingerprint(a.learn_mode.state_dict()) == fingerprint(b.learn_mode.state_dict())
-
-
-@every
 def test_nan_in_null_steps_changes_nothing(cls):
     """Case B30."""
     found = []
@@ -134,60 +118,6 @@ def test_weights_are_those_of_the_loss(cls):
     part = np.arange(N) < 3
     whole = loss(np.where(part, 0.25, 0.75))
     assert whole == pytest.approx(0.25 * loss(part) + 0.75 * loss(~part), rel=1e-4)
-
-
-@every
-@both
-def test_forbidden_actions_are_never_taken_nor_bootstrapped_from(cls, recurrent):
-    torch.manual_seed(0)
-    kind = dict(type="drqn", lstm_type="gru") if recurrent else {}
-    cfg = policy_config(cls, model=dict(encoder_hidden_size_list=[8], **kind), **(SIZES if recurrent else {}))
-    policy = cls(cfg, shapes=dict(obs_shape={"x": OBS}, action_shape=A, action_space="discrete"))
-    rng = np.random.default_rng(0)
-    mask = np.eye(A)[rng.integers(0, A, 40)]  # one action each
-    obs = dict(x=rng.normal(size=(40, OBS)).astype(np.float32), action_mask=mask)
-    setting = policy.collect_mode.get_setting(0)
-    for mode, kwargs in ((policy.collect_mode, setting), (policy.eval_mode, {})):
-        np.testing.assert_array_equal(mode.forward(obs, **kwargs)["action"], mask.argmax(-1))
-    data = batch_of(recurrent)
-    for name in ("obs", "next_obs"):
-        if name in data:
-            lead = data[name].shape[:-1]
-            allowed = torch.ones(*lead, A)
-            allowed[..., 2] = 0
-            data[name] = dict(x=data[name], action_mask=allowed)
-    data["action"].clamp_(max=1)
-    info = policy.learn_mode.forward(data)
-    assert torch.isfinite(info["total_loss"]) and abs(info["total_loss"]) < 1e3
-
-
-@every
-def test_an_evaluation_is_the_same_each_time_and_moves_nothing(cls):
-    policy = policy_of(cls)
-    policy.learn_mode.forward(transitions())
-    obs = np.random.default_rng(1).normal(size=(30, OBS)).astype(np.float32)
-    setting, before = policy.collect_mode.get_setting(8), torch.random.get_rng_state()
-    seen = policy.collect_mode.forward(obs, **setting)["logit"]
-    first, second = (policy.eval_mode.forward(obs)["logit"] for _ in "ab")
-    np.testing.assert_array_equal(first, second)
-    np.testing.assert_array_equal(policy.collect_mode.forward(obs, **setting)["logit"], seen)
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
-@pytest.mark.system
-@pytest.mark.parametrize(("cls", "recurrent"), [(RainbowPolicy, False), (SQNPolicy, False), (IQNPolicy, True)])
-def test_it_runs_and_a_resumed_run_is_the_whole_one(cls, recurrent, in_tmp):
-    name = next(name for name, entry in POLICY_REGISTRY.registered() if entry is cls)
-    made = single(tiny_config("run", priority=True, model=dict(encoder_hidden_size_list=[8])))
-    made["policy"]["type"] = name
-    if cls is SQNPolicy:
-        del made["policy"]["other"]["eps"]
-    if recurrent:
-        made["policy"] = deep_merge_defaults(made["policy"], SIZES, dict(model=dict(type="drqn", lstm_type="gru")))
-    whole = serial_pipeline(made, exp_name="whole", max_train_iter=12)
-    serial_pipeline(made, exp_name="parts", max_train_iter=6)
-    parts = serial_pipeline(made, exp_name="parts", max_train_iter=12, resume=True)
-    assert fingerprint(whole.learn_mode.state_dict()) == fingerprint(parts.learn_mode.state_dict())
 
 
 # ---------------------------------------------------------------- the loss of each

@@ -44,32 +44,35 @@ def code_of(text):
     return [(number, line) for number, line in stripped if any(map(str.isalnum, line)) and not line.startswith("#")]
 
 
+def blocks_of(text):
+    """Every so many lines of code in a row, and the number of the first."""
+    code = code_of(text)
+    runs = [code[i : i + ALIKE] for i in range(len(code) - ALIKE + 1)]
+    return {tuple(line for _, line in run): run[0][0] for run in runs}
+
+
 def copies(one, other):
-    """Where in the first text so many lines stand as they do in the second."""
-    blocks = []
-    for text in (one, other):
-        code = code_of(text)
-        runs = [code[i : i + ALIKE] for i in range(len(code) - ALIKE + 1)]
-        blocks.append({tuple(line for _, line in run): run[0][0] for run in runs})
-    return sorted(blocks[0][block] for block in blocks[0].keys() & blocks[1].keys())
+    """Where in the first text lines stand in a row as they do in the second; of both, what `blocks_of` gives."""
+    return sorted(one[block] for block in one.keys() & other.keys())
 
 
 def test_no_two_policy_files_have_six_lines_in_common():
-    texts = {path.name: path.read_text() for path in POLICY_FILES}
-    found = {(a, b): at for a, b in combinations(texts, 2) if (at := copies(texts[a], texts[b]))}
+    blocks = {path.name: blocks_of(path.read_text()) for path in POLICY_FILES}
+    found = {(a, b): at for a, b in combinations(blocks, 2) if (at := copies(blocks[a], blocks[b]))}
     assert found == {}
 
 
 def test_a_copy_is_found_whatever_comments_and_blanks_say():
     body = "a = 1\nb = 2\n\nc = f(\n    a,  # why\n    b,\n)\nc = 4\n"
     other = '"""Doc."""\nimport os\nz = 0\n' + body.replace("# why", "# else").replace("\n\n", "\n# here\n")
-    assert copies(body + "d = 3", other + "d = 3") == [1, 2] and copies(body, other) == [1]
-    assert copies(body.replace("b = 2", "b = 3"), other) == []
+    one, two = blocks_of(body + "d = 3"), blocks_of(other + "d = 3")
+    assert copies(one, two) == [1, 2] and copies(blocks_of(body), two) == [1]
+    assert copies(blocks_of(body.replace("b = 2", "b = 3")), two) == []
 
 
 # ---------------------------------------------------------------- names
 def asks(node, names, classes):
-    """Whether a node compares something with a policy's name, looks up by one, or asks whether it is of such a class."""
+    """Whether a node compares something with a policy's name, looks it up by one, or asks for the class of one."""
     looked_in = None
     if isinstance(node, ast.Compare):
         parts = [part for side in (node.left, *node.comparators) for part in ast.walk(side)]

@@ -49,10 +49,12 @@ class StackedMLP(nn.Module):
         lead, last = x.shape[:-1], len(self.weights) - 1
         x = x.reshape(-1, x.shape[-1]).expand(count or self.count, -1, -1)  # [K, N, in]
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases)):
-            x = torch.baddbmm(bias[:count], x, weight[:count].transpose(1, 2))
+            if count is not None:  # else no slice, whose gradient would be copied
+                weight, bias = weight[:count], bias[:count]
+            x = torch.baddbmm(bias, x, weight.transpose(1, 2))
             if i < last:
                 if len(self.scales):
-                    gain, shift = self.scales[i][:, :count]
-                    x = F.layer_norm(x, x.shape[-1:]) * gain + shift
+                    gain, shift = self.scales[i]
+                    x = F.layer_norm(x, x.shape[-1:]) * gain[:count] + shift[:count]
                 x = self.activation(x)
         return x.reshape(len(x), *lead, -1)  # [K, ..., out]
