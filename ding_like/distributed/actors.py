@@ -58,7 +58,7 @@ class FreeCollector(SampleCollector):
         return -need
 
     def _collect_rows(self, need: int, give: Sink, random: bool, counted: bool) -> int:
-        while need > 0:
+        while need > 0 or (random and self._rows.under_way):  # what comes later is not random
             before = self.envstep
             self._take(give, random, need if random else None)
             need -= self.envstep - before
@@ -82,7 +82,7 @@ class FreeCollector(SampleCollector):
         count = 0
         if slab is not None:
             self.acted_at = lane.train_iter
-            items = lane.emitter.emit(slab, lane.ready_obs(done), self.envstep, last=done is None)
+            items = lane.emitter.emit(slab, lane.ready_obs(done), self.envstep, done is None, lane.rows)
             if items is not None:
                 count = give(items.flat() if isinstance(items, Block) else items)
         lane.give_back(done)

@@ -39,6 +39,7 @@ class Lane:
     Attributes:
         answers: when, and what, its worker has said of blocks that were not taken yet; None: it is gone.
         train_iter: gradient step of the parameters that the block was filled with which was taken last.
+        rows: of each column that were taken so far, whoever filled them.
     """
 
     def __init__(self, slot: WorkerSlot, emitter: Emitter, blocks: int, rows: int, masked: bool) -> None:
@@ -46,7 +47,7 @@ class Lane:
         self._rows, lead = rows, self.carry + rows
         self.slabs = [Slab(lead, self.carry, masked, partial(self._memory, k)) for k in range(blocks)]
         self.answers: deque[tuple[float, dict[str, Any] | None]] = deque()
-        self.train_iter = 0
+        self.train_iter = self.rows = 0
         self._shared: SharedTree | None = None
         self._begun = False  # whether its worker is known to be there, and to be one and the same
         self._ordered = self._taken = 0  # blocks that it was asked for, and of these, those that were taken
@@ -97,6 +98,7 @@ class Lane:
         for flat, finals in done["ends"]:
             slab.end(flat % self.slot.width, finals, int(flat[0]) // self.slot.width)
         self.train_iter = done["train_iter"]
+        self.rows += slab.fill - start
         return slab
 
     def steps(self, done: dict[str, Any]) -> int:
@@ -163,6 +165,11 @@ class Lanes:
         self._like: Any = None  # specs of the rows
         self._order: tuple[dict[str, Any], bool, int | None] = {}, False, None
 
+    @property
+    def under_way(self) -> int:
+        """Env steps that workers were asked for and that were not taken yet."""
+        return sum(lane.under_way for lane in self.lanes)
+
     def launch(self, seed: int) -> None:
         """Reset the envs."""
         self.enlister.seed, self.enlister.launched = seed, True
@@ -177,7 +184,7 @@ class Lanes:
         self._order = setting, random, steps
         for lane in self.lanes:
             lane.begin()
-            while steps is None or sum(one.under_way for one in self.lanes) < steps:
+            while steps is None or self.under_way < steps:
                 if not lane.order(setting, random):
                     break
 

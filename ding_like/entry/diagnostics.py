@@ -212,7 +212,7 @@ class Diagnostics:
         """This batch is about to be trained on; what stands in it of where its items are from is taken out."""
         origin = batch.pop(ORIGIN, None)
         index, train_iter = batch.get("index"), self._learner.train_iter
-        count = len(next(iter(batch.values())) if index is None else index)
+        count = len(tree_leaves(batch)[0] if index is None else index)
         self._trained += count
         if origin is not None:
             self._add(train_iter - origin[:, 0], int((self._collector.envstep - origin[:, 1]).sum()))

@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium
 
 from ding_like.config.cfg_dict import CfgDict
+from ding_like.config.merge import deep_merge_defaults
 from ding_like.envs.adapter import wrap_env
 from ding_like.envs.env_wrappers import apply_wrappers, wrapper_type
 from ding_like.utils import ENV_REGISTRY, UnknownNameError, import_modules, suggest
@@ -114,8 +115,8 @@ def task_sections(env_cfg: Mapping[str, Any]) -> list[CfgDict]:
     sections = []
     for task in env_cfg.get("tasks") or ():
         kwargs = {**(shared.get("env_kwargs") or {}), **(task.get("env_kwargs") or {})}
-        section = {**shared, **task, "env_kwargs": kwargs}
-        sections.append(CfgDict({**getattr(registered(section), "config", {}), **section}))
+        own = getattr(registered({**shared, **task}), "config", {})
+        sections.append(deep_merge_defaults(own, shared, task, {"env_kwargs": kwargs}))
     return sections
 
 

@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 
 import numpy as np
 import pytest
@@ -136,16 +136,52 @@ def test_blocks_that_wait_are_taken_the_oldest_first(monkeypatch):
         assert done_at == sorted(done_at) and {lane.slot.number for lane, _ in taken} == {0, 1, 2}
 
 
-def test_random_steps_are_as_many_as_were_asked_for_and_the_normaliser_sees_every_row_once():
+def in_columns(lanes, monkeypatch):
+    """Blocks are taken once all that were asked for are there, those of the first columns first."""
+    real = lanes.next
+
+    def first():
+        while any(len(lane.answers) < lane._ordered - lane._taken for lane in lanes.lanes):
+            lanes._listen()
+            time.sleep(0.001)
+        for k, lane in enumerate(lanes.lanes):
+            lane.answers = deque((k, done) for _, done in lane.answers)
+        return real()
+
+    monkeypatch.setattr(lanes, "next", first)
+
+
+def test_random_steps_are_as_many_as_were_asked_for_and_the_normaliser_sees_every_row_once(monkeypatch):
     make = policy_maker(DQNPolicy, Elementwise, norm_obs={"use_norm": True}, other=EPS)
     with Collecting("free", 2, make, ENVS, n_sample=10) as run:
-        run.collect(n_step=23, random=True)
-        assert 23 <= run.collector.envstep <= 23 + 2 * 2 * 3  # a block of each worker is not cut
-        assert sum(lane.under_way for lane in run.collector._rows.lanes) == 0
+        in_columns(run.collector._rows, monkeypatch)
+        for n in (23, 21):
+            before = run.collector.envstep
+            run.collect(n_step=n, random=True)
+            assert n <= run.collector.envstep - before < n + 2 * 3  # a block of the larger worker is not cut
+            assert run.collector._rows.under_way == 0
         run.collect(6)
         taken = run.collector.envstep
         run.collect()
         assert float(run.policy.get_model().statistics[0].count) == pytest.approx(taken, abs=0.01)
+
+
+class Spoilt(Count):
+    """`Count` to 1000 whose 104th reward is none."""
+
+    def step(self, action):
+        obs, reward, *ends = super().step(action)
+        return obs, float("nan") if self.t == 104 else reward, *ends
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_a_number_that_is_not_finite_is_named_by_its_column_and_row(workers):
+    """Whoever went ahead, the row is that of the column."""
+    make = policy_maker(IMPALAPolicy, functools.partial(Elementwise, 1), 1, 2, learn_unroll_len=5)
+    fns = [functools.partial(Count, 1000)] * 3 + [functools.partial(Spoilt, 1000)]
+    with Collecting("free", workers, make, fns, n_sample=8) as run:
+        with pytest.raises(FloatingPointError, match=r"reward of env column 3 .* \(row 103 of that column\)"):
+            run.collect(100)
 
 
 # ---------------------------------------------------------------- whole runs

@@ -145,7 +145,7 @@ def test_of_another_store_only_the_ratio_is_known():
     log, collector.envstep = Log(), 8
     told.push({})
     told.before_batches()
-    told.note(ArrayDict(reward=np.zeros(6)))
+    told.note(ArrayDict(obs=(np.zeros((6, 2)), np.zeros(6)), reward=np.zeros(6)))
     learner.train_iter = 1
     told.log(log)
     assert log.data == [{"replay_ratio": 0.75, "replay_ratio_now": 0.75}]

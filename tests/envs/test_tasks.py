@@ -78,6 +78,20 @@ def test_a_class_of_ones_own_gets_its_defaults_and_its_own_config_a_column():
     assert all(cfg["is_train"] is False for cfg in cfgs) and len({id(cfg) for cfg in cfgs}) == 4
 
 
+def test_a_section_of_such_a_class_that_a_task_gives_in_part_keeps_the_rest():
+    class Rooms(Sized):
+        config = dict(room=dict(size=5, light=True))
+
+        def __init__(self, cfg):
+            super().__init__(CfgDict(size=cfg.room.size))
+            self.cfg = cfg
+
+    ENV_REGISTRY.register("rooms", Rooms, force_overwrite=True)
+    tasks = dict(name="a", room=dict(size=7)), dict(name="b")
+    fns = make_env_fns(section(*tasks, type="rooms", room=dict(light=False)), 2)
+    assert [fn().unwrapped.cfg.room for fn in fns] == [dict(size=7, light=False), dict(size=5, light=False)]
+
+
 def test_tasks_and_an_env_setting_do_not_go_together():
     with pytest.raises(ValueError, match=r"env_setting brings the envs, and env.tasks names others"):
         make_env_fns(THREE, 3, env_setting=Count)

@@ -46,23 +46,26 @@ class Emitter:
         seen, self.seen[:] = list(self.seen), []
         return seen
 
-    def emit(self, slab: Slab, ready_obs: Any, envstep: int, last: bool = False) -> Any:
+    def emit(self, slab: Slab, ready_obs: Any, envstep: int, last: bool = False, rows: int | None = None) -> Any:
         """The samples that the rows of a slab complete: a `Block`, a tree `[N, ...]` or a list; None if there is none.
 
         Args:
             ready_obs: the observations `[B, ...]` after the last row.
             envstep: env steps by then.
             last: every open episode was made to end with the last row, so that no row waits.
+            rows: of each column by then; None: as many as make these env steps.
 
         Raises FloatingPointError naming an observation or reward that is not finite, TypeError for what are no samples.
         """
         try:
             block = slab.block(ready_obs)
         except NonFiniteError as err:
-            before = max(0, envstep - (err.rows - err.row) * self.columns)
+            since = err.rows - err.row
+            before = max(0, envstep - since * self.columns)
+            row = before // self.columns if rows is None else rows - since
             raise FloatingPointError(
                 f"{err.field} of env column {self._first + err.column} is not finite at env step {before} (row "
-                f"{before // self.columns} of that column). Nothing of this block was trained on; checkpoints written "
+                f"{row} of that column). Nothing of this block was trained on; checkpoints written "
                 "so far are good. Check the env, or clip in an env wrapper."
             ) from None
         if self._normalised and not last:

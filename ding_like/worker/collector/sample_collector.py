@@ -37,7 +37,7 @@ class SampleCollector:
         max_restarts=20,  # of workers in a run, with on_worker_death=restart
         lag=1,  # with -m async: rounds of learning that a block may be behind; 0 is -m parallel
         barrier=None,  # with -m async: True: workers fill a block together; False: each its own; None: the policy says
-        slots=2,  # without a barrier: blocks that a worker may have filled, or under way, beyond those trained on
+        slots=2,  # without a barrier: blocks that a worker may have filled, or under way, beyond those taken
     )
 
     train_iter = 0
