@@ -11,8 +11,9 @@ main_config = dict(
     policy=dict(
         discount_factor=0.99,
         random_collect_size=1000,
+        norm_obs=dict(use_norm=True),
         model=dict(actor_head_hidden_size=64, critic_head_hidden_size=64),
-        learn=dict(update_per_collect=4, batch_size=128, learning_rate=1e-3, target_entropy=0.1),
+        learn=dict(update_per_collect=4, batch_size=128, learning_rate=1e-3, target_theta=0.02, target_entropy=0.1),
         collect=dict(n_sample=4),
         eval=dict(evaluator=dict(eval_freq=500)),
         other=dict(replay_buffer=dict(replay_buffer_size=50000)),
