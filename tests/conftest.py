@@ -1,5 +1,7 @@
 """Markers and isolation: every test without a marker is `quick`; registries and torch threads are put back."""
 
+import signal
+
 import pytest
 import torch
 from hypothesis import settings
@@ -8,6 +10,11 @@ from ding_like.utils import REGISTRIES, log
 
 settings.register_profile("tests", deadline=None)  # a busy machine is no fault
 settings.load_profile("tests")
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # started in a shell's background: programs that tests interrupt inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TIERS = ("quick", "system", "learning", "long")
 

@@ -58,8 +58,9 @@ def fingerprints(items):
 @pytest.mark.parametrize("slots", [1, 3])
 @pytest.mark.parametrize("name", CASES)
 def test_the_rows_of_a_column_and_their_items_are_those_of_the_serial_sampler(name, slots):
-    """Complete, in order and unmixed, bit for bit; the serial run has gone on longer. On a busy machine a worker may have
-    had no turn yet.
+    """Complete, in order and unmixed, bit for bit; the serial run has gone on longer.
+
+    On a busy machine a worker may have had no turn yet.
     """
     with Collecting("free", 3, CASES[name], ENVS, n_sample=10, slots=slots) as run:
         run.collect(12)

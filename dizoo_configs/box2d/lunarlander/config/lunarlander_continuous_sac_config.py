@@ -11,11 +11,12 @@ main_config = dict(
     policy=dict(
         discount_factor=0.99,
         random_collect_size=5000,
+        norm_obs=dict(use_norm=True),
         model=dict(actor_head_hidden_size=128, critic_head_hidden_size=128),
         learn=dict(update_per_collect=4, batch_size=256, learning_rate=1e-3, target_theta=0.01),
         collect=dict(n_sample=8),
         eval=dict(evaluator=dict(eval_freq=2000)),
-        other=dict(replay_buffer=dict(replay_buffer_size=300000)),
+        other=dict(replay_buffer=dict(replay_buffer_size=200000)),
     ),
 )
 create_config = dict(
