@@ -58,9 +58,14 @@ def test_a_recipe_has_valid_keys_and_the_names_its_path_says(path):
     assert set(create) >= {"env", "env_manager", "policy"}
 
 
-def without_replay(path, dataset):
-    """`SMALL`; for a recipe that trains from a dataset one of its env, in the place of what is said of a replay."""
-    if full_config(path).replay_buffer.type != "dataset":
+def small_sets(path, dataset):
+    """`SMALL`; for a recipe that trains from a dataset one of its env, in the place of what is said of a replay; of a
+    recipe of several tasks the first two.
+    """
+    cfg = full_config(path)
+    if tasks := cfg.env.tasks[:2]:
+        return (*SMALL, f"env.tasks={json.dumps(tasks)}", "env.evaluator_env_num=2")
+    if cfg.replay_buffer.type != "dataset":
         return SMALL
     collect_dataset(str(path), model=Constant(0.0, 1.0), episodes=4, out=dataset)
     return (*(one for one in SMALL if "replay_buffer_size" not in one), f"policy.other.replay_buffer.path={dataset}")
@@ -69,9 +74,7 @@ def without_replay(path, dataset):
 @pytest.mark.system
 @pytest.mark.parametrize("path", CONFIGS, ids=name_of)
 def test_a_recipe_trains(path, tmp_path):
-    tasks = full_config(path).env.tasks[:2]
-    few = (f"env.tasks={json.dumps(tasks)}", "env.evaluator_env_num=2") if tasks else ()
-    sets = (*without_replay(path, tmp_path / "d.npz"), *few)
+    sets = small_sets(path, tmp_path / "d.npz")
     entry_of(path)(str(path), seed=0, max_train_iter=1, exp_name=str(tmp_path / "run"), sets=sets)
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["train_iter"] == 1

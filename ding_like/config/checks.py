@@ -51,7 +51,12 @@ def one_of(*names: Any, or_a: tuple[type, ...] = ()) -> Check:
     told = f"{'one of ' * (len(names) > 1)}{', '.join(map(repr, names))}" + "".join(
         f", or a {kind.__name__}" for kind in or_a
     )
-    return Check(lambda value: isinstance(value, or_a) or value in names, told, names)
+    return Check(lambda value: isinstance(value, or_a) or any(_same(value, name) for name in names), told, names)
+
+
+def _same(value: Any, name: Any) -> bool:
+    """Whether they are equal; 0 and 1 are no False and True."""
+    return value is name or (value == name and isinstance(value, bool) == isinstance(name, bool))
 
 
 def optional(check: Check) -> Check:

@@ -77,6 +77,8 @@ def collect_dataset(
             policy = build_policy(cfg, manager, seed, model, ["collect" if sample else "eval"])
             if load_path is not None:
                 load_model_state(policy.get_model(), content["state"]["model"], load_path)
+            if load_path is not None and sample:
+                policy.collect_mode.load_state_dict(content["state"])
             reached = content["counters"]["envstep"] if content else 0
             recorder = _Recorder(policy, sample, reached, _shares(manager.env_num, asked[0]), episodes is None)
             _play(cfg, manager, recorder, seed)
@@ -123,7 +125,13 @@ class _Recorder:
         collect = self._policy.collect_mode
         acting: Any = collect if self._sample else self._policy.eval_mode
         setting = collect.get_setting(self._trained) if self._sample else {}
-        own = {"trajectories": {"longest": longest}, "windows": None, "norm_obs": False, "sample_len": 1}
+        own = {
+            "trajectories": {"longest": longest},
+            "windows": None,
+            "segments": None,
+            "norm_obs": False,
+            "sample_len": 1,
+        }
 
         def attribute(name: str) -> Any:
             return own[name] if name in own else collect.get_attribute(name)

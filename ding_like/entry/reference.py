@@ -47,9 +47,18 @@ SOURCES = (
     Source("Policy `ppo`", "policy", "ding_like.policy.ppo", "PPOPolicy.config"),
     Source("Policy `a2c`", "policy", "ding_like.policy.a2c", "A2CPolicy.config"),
     Source("Policy `impala`", "policy", "ding_like.policy.impala", "IMPALAPolicy.config"),
+    Source("Policy `ppg`", "policy", "ding_like.policy.ppg", "PPGPolicy.config"),
+    Source(
+        "Every Q-value gradient policy", "policy", "ding_like.policy.q_value_gradient", "QValueGradientPolicy.config"
+    ),
+    Source("Policy `ddpg`", "policy", "ding_like.policy.ddpg", "DDPGPolicy.config"),
+    Source("Policy `td3`", "policy", "ding_like.policy.td3", "TD3Policy.config"),
+    Source("Policy `sac`", "policy", "ding_like.policy.sac", "SACPolicy.config"),
+    Source("Policy `bc`", "policy", "ding_like.policy.bc", "BehaviouralCloningPolicy.config"),
     Source("Model `dqn`", "policy.model", "ding_like.model.template.q_learning", "DQN"),
     Source("Model `drqn`", "policy.model", "ding_like.model.template.drqn", "DRQN"),
     Source("Model `vac`", "policy.model", "ding_like.model.template.vac", "VAC"),
+    Source("Model `qac`", "policy.model", "ding_like.model.template.qac", "QAC"),
     Source("Learner", "policy.learn.learner", "ding_like.worker.learner.learner", "Learner.config"),
     Source(
         "Collector",
@@ -65,6 +74,10 @@ SOURCES = (
         "Replay.config",
     ),
     Source("Store `queue`", "policy.other.replay_buffer", "ding_like.worker.replay_buffer.queue", "Queue.config"),
+    Source(
+        "Store `phasic`", "policy.other.replay_buffer", "ding_like.worker.replay_buffer.phasic", "PhasicRollout.config"
+    ),
+    Source("Store `dataset`", "policy.other.replay_buffer", "ding_like.worker.replay_buffer.dataset", "Dataset.config"),
 )
 
 _HEADER = """# Config reference

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ding_like.config.checks import one_of
 from ding_like.policy.q_learning import Errors, Outputs, QLearningPolicy, best_action
 from ding_like.rl_utils.distributional import c51_loss
 from ding_like.utils import POLICY_REGISTRY
@@ -24,6 +25,9 @@ class C51Policy(QLearningPolicy):
             v_max=10.0,  # the highest: returns above count as this
         ),
     )
+
+    config_checks = {"model.head_type": one_of("distribution")}
+    outputs = ("atom_logit", "distribution")
 
     def _init_learn(self) -> None:
         super()._init_learn()

@@ -77,7 +77,8 @@ def load_policy(path: str | os.PathLike, device: str = "cpu", model: nn.Module |
             "one like it: load_policy(path, model=...)"
         )
     cls = _policy_class(recipe, path)
-    config = CfgDict(deep_merge_defaults(cls.default_config(), recipe["config"]))
+    defaults = {**cls.default_config(), "model": {}}  # a network of the user's own may not take the policy's arguments
+    config = CfgDict(deep_merge_defaults(defaults, recipe["config"]))
     config["cuda"] = str(device) == "cuda"
     try:
         policy = cls(config, model, ["eval"], shapes=_shapes(recipe))

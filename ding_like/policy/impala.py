@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ding_like.config.checks import fraction, number, one_of, optional, positive
+from ding_like.config.checks import Check, fraction, number, one_of, optional, positive
 from ding_like.data import ArrayDict, tree_map
 from ding_like.policy.actors import (
     ACTOR_CHECKS,
@@ -34,6 +34,7 @@ REWARD_CLIPS = {
     "abs_one": lambda reward: reward.clamp(-1, 1),
     "soft_asymmetric": lambda reward: torch.where(reward < 0, 0.3, 5.0) * reward.tanh(),  # Espeholt 2018, figure D.1
 }
+ratio = Check(lambda value: number.fine(value) and value >= 0, "a number of at least 0 (inf clips nothing)")
 
 
 @POLICY_REGISTRY.register("impala")
@@ -76,9 +77,9 @@ class IMPALAPolicy(Policy):
         "learn.rmsprop.eps": positive,
         "learn.rmsprop.momentum": fraction,
         "learn.correction": one_of(*CORRECTIONS),
-        "learn.rho_bar": number,
-        "learn.c_bar": number,
-        "learn.pg_rho_bar": optional(number),
+        "learn.rho_bar": ratio,
+        "learn.c_bar": ratio,
+        "learn.pg_rho_bar": optional(ratio),
         "learn.lambda_": fraction,
         "learn.reward_clip": one_of(*REWARD_CLIPS),
     }

@@ -70,6 +70,8 @@ class QLearningPolicy(Policy):
     """The wrapper that chooses exploring actions."""
     uniform: dict[str, Any] = dict(eps=1.0)
     """The setting with which it chooses uniformly."""
+    outputs: tuple[str, ...] = ()
+    """What it wants of the network beside `logit`."""
 
     def default_model(self) -> tuple[str, list[str]]:
         return "dqn", ["ding_like.model.template.q_learning"]
@@ -165,6 +167,12 @@ class QLearningPolicy(Policy):
 
     def _mean_errors(self, weight: Tensor | None, *steps: Any) -> Errors:
         """The mean loss, weighted by `weight [N]`, and the errors `[N]`."""
+        missing = [name for name in self.outputs if name not in steps[0]]
+        if missing:
+            raise ConfigError(
+                f"policy.model: the network ({type(innermost(self._model)).__name__}) gives {', '.join(steps[0])}; "
+                f"{type(self).__name__} wants {' and '.join(missing)} too, see policy.model.type='dqn'"
+            )
         loss, error = self._errors(*steps)
         return (loss.mean() if weight is None else masked_mean(loss, weight=weight)), error
 

@@ -20,7 +20,7 @@ from ding_like.model.wrapper.base_wrapper import innermost
 from ding_like.policy.base_policy import Policy
 from ding_like.policy.q_value_steps import Transitions, Unrolled
 from ding_like.policy.recurrence import acting_model, is_recurrent
-from ding_like.policy.sequences import _wide, window_priority
+from ding_like.policy.sequences import width_mistakes, window_priority
 from ding_like.rl_utils.adder import get_nstep_return_data
 from ding_like.rl_utils.dpg import critic_loss, deterministic_policy_loss
 from ding_like.rl_utils.loss import masked_mean
@@ -69,7 +69,7 @@ class QValueGradientPolicy(Policy):
     @classmethod
     def network_mistakes(cls, cfg: Any, recurrent: bool, network: type[nn.Module]) -> list[str]:
         """A line for every setting that does not fit a network of this class, recurrent or not."""
-        told = list(_wide(cfg)) if recurrent else []
+        told = list(width_mistakes(cfg)) if recurrent else []
         if cfg.burnin_step and not recurrent:
             told.append(
                 f"policy.burnin_step is {cfg.burnin_step} and the network ({network.__name__}) is feed-forward; wanted "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ding_like.config.checks import not_negative
+from ding_like.config.checks import not_negative, one_of
 from ding_like.policy.q_learning import Errors, Outputs, QLearningPolicy, best_action
 from ding_like.rl_utils.quantile import quantile_td_loss
 from ding_like.utils import POLICY_REGISTRY
@@ -23,7 +23,8 @@ class QRDQNPolicy(QLearningPolicy):
             kappa=1.0,  # where the Huber loss of an error turns linear; 0 is plain quantile regression
         ),
     )
-    config_checks = {"learn.kappa": not_negative}
+    config_checks = {"model.head_type": one_of("quantile"), "learn.kappa": not_negative}
+    outputs = ("q", "tau")
 
     def _errors(
         self, online: Outputs, target: Outputs, choice: Tensor | None, action: Tensor, reward: Tensor, discount: Tensor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ding_like.config.checks import one_of
 from ding_like.policy.c51 import support_of
 from ding_like.policy.q_learning import Errors, Outputs, QLearningPolicy, best_action
 from ding_like.rl_utils.distributional import c51_loss
@@ -29,6 +30,9 @@ class RainbowPolicy(QLearningPolicy):
             noisy=True,  # noisy layers explore, and there is no epsilon
         ),
     )
+
+    config_checks = {"model.head_type": one_of("distribution")}
+    outputs = ("atom_logit", "distribution")
 
     def _init_learn(self) -> None:
         super()._init_learn()

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from ding_like.config.checks import finite, not_negative, one_of, optional, positive
 from ding_like.policy.q_value_gradient import QValueGradientPolicy
 from ding_like.policy.recurrence import acting_model
-from ding_like.rl_utils.distribution import Categorical, SquashedGaussian
+from ding_like.rl_utils.distribution import Categorical, SquashedGaussian, lost_entropy
 from ding_like.rl_utils.loss import masked_mean
 from ding_like.rl_utils.sac import (
+    DISCRETE_SHARE,
     default_target_entropy,
     expected_soft_state_value,
     soft_state_value,
@@ -39,7 +40,7 @@ class SACPolicy(QValueGradientPolicy):
             auto_alpha=True,  # the temperature is learned: it holds the policy's entropy at target_entropy
             alpha=0.2,  # the temperature: weight of the entropy; where it is learned, its start
             learning_rate_alpha=None,  # step size of its logarithm; None takes learning_rate
-            target_entropy=None,  # in nats; None: -d of d dimensions, where the box is [-1, 1], 0.98 log A of A actions
+            target_entropy=None,  # in nats; None: -d of d dimensions in [-1, 1], 0.98 log A of A allowed actions
         ),
     )
     config_checks = {
@@ -47,6 +48,7 @@ class SACPolicy(QValueGradientPolicy):
         "learn.alpha": not_negative,
         "learn.learning_rate_alpha": optional(positive),
         "learn.target_entropy": optional(finite),
+        "model.actor_head_type": one_of("reparameterization"),
     }
     action_spaces = ("Discrete", "Box")
     learn_parts = {
@@ -54,6 +56,15 @@ class SACPolicy(QValueGradientPolicy):
         "temperature": "_temperature",
         "optimizer_alpha": "_optimizer_alpha",
     }
+
+    @classmethod
+    def network_mistakes(cls, cfg: Any, recurrent: bool, network: type[nn.Module]) -> list[str]:
+        told, learn = super().network_mistakes(cfg, recurrent, network), cfg.learn
+        if learn.auto_alpha and not learn.alpha:
+            told.append(
+                "policy.learn.alpha: got 0, wanted a number above 0 to start from where policy.learn.auto_alpha is True"
+            )
+        return told
 
     @property
     def _discrete(self) -> bool:
@@ -84,21 +95,25 @@ class SACPolicy(QValueGradientPolicy):
         return soft_state_value(steps.next_q(action), log_prob, self._alpha)
 
     def _policy_loss(self, steps: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        logit = steps.logit()
+        logit, told = steps.logit(), {}
         if self._discrete:
             policy = Categorical(logit)
             with torch.no_grad():
                 q_value = steps.q(None)
             value, entropy = expected_soft_state_value(q_value, policy.log_probs, self._alpha), policy.entropy()
+            if self._cfg.learn.target_entropy is None:
+                lost = masked_mean(lost_entropy(policy.log_probs), steps.mask)
+                told["target_entropy"] = self._target_entropy - DISCRETE_SHARE * lost
         else:
             action, log_prob = SquashedGaussian(logit["mu"], logit["sigma"]).rsample()
             value, entropy = soft_state_value(steps.q(action), log_prob, self._alpha), -log_prob
-        return -value, {"entropy": masked_mean(entropy.detach(), steps.mask)}
+        return -value, {**told, "entropy": masked_mean(entropy.detach(), steps.mask)}
 
     def _improve(self, steps: Any) -> dict[str, Tensor]:
         info = super()._improve(steps)
         if self._fixed_alpha is None:
-            loss = temperature_loss(self._temperature["log_alpha"], info["entropy"], self._target_entropy)
+            wanted = info.get("target_entropy", self._target_entropy)
+            loss = temperature_loss(self._temperature["log_alpha"], info["entropy"], wanted)
             self._optimise(self._optimizer_alpha, loss, self._share_alpha)
         return {**info, "alpha": self._alpha}
 

@@ -224,7 +224,7 @@ def _short(unroll_len: int, nstep: int) -> str:
 
 def window_mistakes(cfg: Any, recurrent: bool, network: Any) -> list[str]:
     """A line for every setting that does not fit a network of this class, and for a class that gives no Q-values."""
-    told = list(_wide(cfg) if recurrent else _for_recurrence(cfg, network.__name__))
+    told = list(width_mistakes(cfg) if recurrent else _for_recurrence(cfg, network.__name__))
     if "mode" in inspect.signature(network.forward).parameters:
         told.append(
             f"policy.model: the network ({network.__name__}) is that of an actor-critic policy, as its forward takes "
@@ -233,7 +233,8 @@ def window_mistakes(cfg: Any, recurrent: bool, network: Any) -> list[str]:
     return told
 
 
-def _wide(cfg: Any) -> Iterator[str]:
+def width_mistakes(cfg: Any) -> Iterator[str]:
+    """A line for every setting of windows that does not fit the others."""
     if cfg.learn_unroll_len <= cfg.nstep:
         yield _short(cfg.learn_unroll_len, cfg.nstep)
     width = cfg.burnin_step + cfg.learn_unroll_len

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from ding_like.config.checks import not_negative, one_of, optional, positive
 from ding_like.data import ArrayDict
 from ding_like.policy.q_learning import Errors, Outputs, QLearningPolicy, loss_of
+from ding_like.rl_utils.distribution import lost_entropy
 from ding_like.rl_utils.sac import temperature_loss
 from ding_like.rl_utils.soft import soft_entropy, soft_q_loss
 from ding_like.rl_utils.td import LOSSES
@@ -34,7 +36,7 @@ class SQNPolicy(QLearningPolicy):
             alpha=0.2,  # temperature, in units of the return; where it is learned its start
             auto_alpha=True,  # the temperature is learned: it holds the policy's entropy at target_entropy
             learning_rate_alpha=3e-3,  # step size of its logarithm
-            target_entropy=None,  # in nats; None: 0.2 log A of A actions
+            target_entropy=None,  # in nats; None: 0.2 log A of A allowed actions
         ),
         other=dict(
             eps=None,  # the softmax explores
@@ -49,6 +51,7 @@ class SQNPolicy(QLearningPolicy):
         "other.eps": one_of(None),
         **dict.fromkeys(("other.eps.type", "other.eps.start", "other.eps.end", "other.eps.decay")),
     }
+    learn_parts = {**QLearningPolicy.learn_parts, "alpha_optimizer": "_alpha_optimizer"}
     sampler = "multinomial_sample"
     uniform = dict(alpha=1e30)
 
@@ -56,15 +59,18 @@ class SQNPolicy(QLearningPolicy):
         super()._init_learn()
         learn = self._cfg.learn
         self._loss = loss_of(self._cfg)
-        start = torch.tensor(math.log(learn.alpha), device=self._device)
-        self._log_alpha = torch.nn.Parameter(start, requires_grad=bool(learn.auto_alpha))
-        self._alpha_optimizer = None
         if learn.auto_alpha:
             self._alpha_optimizer = FlatOptimizer([self._log_alpha], "adam", learn.learning_rate_alpha)
 
+    @cached_property
+    def _log_alpha(self) -> torch.nn.Parameter:
+        """The logarithm of the temperature; a policy that only acts has it too."""
+        start = torch.tensor(math.log(self._cfg.learn.alpha), device=self._device)
+        return torch.nn.Parameter(start, requires_grad=bool(self._cfg.learn.auto_alpha))
+
     def _forward_learn(self, data: ArrayDict) -> dict[str, Any]:
         info = super()._forward_learn(data)
-        if self._alpha_optimizer is not None:
+        if self._log_alpha.requires_grad:
             self._alpha_optimizer.zero_grad()
             temperature_loss(self._log_alpha, self._entropy, self._wanted_entropy).backward()
             self._alpha_optimizer.step()
@@ -75,27 +81,31 @@ class SQNPolicy(QLearningPolicy):
     ) -> Errors:
         alpha = self._log_alpha.detach().exp()
         self._entropy = soft_entropy(online["logit"].detach(), alpha).mean()
-        self._wanted_entropy = self._target_entropy(online["logit"].shape[-1])
+        self._wanted_entropy = self._target_entropy(online["logit"].detach())
         values = online["logit"], action, reward, discount, target["logit"]
         return soft_q_loss(*values, alpha, self._loss)
 
-    def _target_entropy(self, actions: int) -> float:
+    def _target_entropy(self, logit: Tensor) -> Any:
         wanted = self._cfg.learn.target_entropy
-        return TARGET_ENTROPY * math.log(actions) if wanted is None else float(wanted)
+        if wanted is not None:
+            return float(wanted)
+        return TARGET_ENTROPY * math.log(logit.shape[-1]) - TARGET_ENTROPY * lost_entropy(logit).mean()
 
     def _get_setting_collect(self, envstep: int) -> dict[str, Any]:
         """The temperature, and what the network's noise needs."""
         return {**super()._get_setting_collect(envstep), "alpha": float(self._log_alpha.detach().exp())}
 
+    def _state_dict_collect(self) -> dict[str, Any]:
+        return {**super()._state_dict_collect(), "log_alpha": self._log_alpha.detach().clone()}
+
+    def _load_state_dict_collect(self, state: dict[str, Any]) -> None:
+        super()._load_state_dict_collect(state)
+        with torch.no_grad():
+            self._log_alpha.copy_(state["log_alpha"])
+
     def _state_dict_learn(self) -> dict[str, Any]:
-        state = {**super()._state_dict_learn(), "log_alpha": self._log_alpha.detach().clone()}
-        if self._alpha_optimizer is not None:
-            state["alpha_optimizer"] = self._alpha_optimizer.state_dict()
-        return state
+        return {**super()._state_dict_learn(), **self._state_dict_collect()}
 
     def _load_state_dict_learn(self, state: dict[str, Any]) -> None:
         super()._load_state_dict_learn(state)
-        with torch.no_grad():
-            self._log_alpha.copy_(state["log_alpha"])
-        if self._alpha_optimizer is not None:
-            self._alpha_optimizer.load_state_dict(state["alpha_optimizer"])
+        self._load_state_dict_collect(state)

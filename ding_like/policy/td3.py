@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ding_like.config.checks import finite, not_negative
 from ding_like.policy.q_value_gradient import QValueGradientPolicy
@@ -37,6 +39,15 @@ class TD3Policy(QValueGradientPolicy):
         "learn.noise_range.max": finite,
         "collect.noise_sigma": not_negative,
     }
+
+    @classmethod
+    def network_mistakes(cls, cfg: Any, recurrent: bool, network: type[nn.Module]) -> list[str]:
+        told, noise = super().network_mistakes(cfg, recurrent, network), cfg.learn.noise_range
+        if noise.min > noise.max:
+            told.append(
+                f"policy.learn.noise_range: got min {noise.min} and max {noise.max}, wanted a max that is not below min"
+            )
+        return told
 
     def _target_action(self, action: Tensor) -> Tensor:
         learn = self._cfg.learn

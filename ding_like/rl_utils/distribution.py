@@ -170,6 +170,12 @@ def _log_softmax(logit: Tensor) -> Tensor:
     return F.log_softmax(logit.movedim(-1, 0).contiguous(), 0).movedim(0, -1)
 
 
+def lost_entropy(logit: Tensor) -> Tensor:
+    """How far forbidden actions lower the largest entropy of A actions, ``log A - log n`` with n allowed, `[...]`."""
+    allowed = (logit > MASKED / 2).sum(-1).clamp(min=1)
+    return -(allowed / logit.shape[-1]).log()
+
+
 def make_distribution(logit: Any, action_space: str) -> Distribution:
     """The distribution a model's `logit` stands for.
 

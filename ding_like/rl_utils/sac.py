@@ -6,6 +6,9 @@ import math
 
 from torch import Tensor
 
+LEAST = -1e4  # log-probability; below it the probability is 0 in any float type
+DISCRETE_SHARE = 0.98  # of the largest entropy. Christodoulou 2019
+
 
 def soft_state_value(q_value: Tensor, log_prob: Tensor, alpha: Tensor | float) -> Tensor:
     """``min_k Q_k - alpha log pi`` `[...]` of a sampled action. Haarnoja 2018, eq. 3; twin critics: Fujimoto 2018.
@@ -31,10 +34,11 @@ def expected_soft_state_value(q_value: Tensor, log_probs: Tensor, alpha: Tensor 
         log_probs: `[..., A]`, of the whole distribution.
     """
     _wanted_shape("log_probs", log_probs, q_value.shape[1:])
-    return (log_probs.exp() * (q_value.amin(0) - alpha * log_probs)).sum(-1)
+    finite = log_probs.clamp(min=LEAST)  # a large alpha times that of a forbidden action would be infinite
+    return (log_probs.exp() * (q_value.amin(0) - alpha * finite)).sum(-1)
 
 
-def temperature_loss(log_alpha: Tensor, entropy: Tensor, target_entropy: float) -> Tensor:
+def temperature_loss(log_alpha: Tensor, entropy: Tensor, target_entropy: Tensor | float) -> Tensor:
     """``log alpha (H - target)``, the shape of `entropy`: the temperature rises while the entropy is below its target.
 
     Haarnoja 2018, eq. 18, in log alpha; no gradient flows into the entropy.
@@ -43,8 +47,8 @@ def temperature_loss(log_alpha: Tensor, entropy: Tensor, target_entropy: float) 
 
 
 def default_target_entropy(action_size: int, discrete: bool) -> float:
-    """-d of d dimensions in [-1, 1] (Haarnoja 2018); of A actions 0.98 log A (Christodoulou 2019), in (0, log A)."""
-    return 0.98 * math.log(action_size) if discrete else -float(action_size)
+    """-d of d dimensions in [-1, 1] (Haarnoja 2018); of A actions 0.98 log A, in (0, log A)."""
+    return DISCRETE_SHARE * math.log(action_size) if discrete else -float(action_size)
 
 
 def _wanted_shape(name: str, value: Tensor, shape: tuple[int, ...]) -> None:

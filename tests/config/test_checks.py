@@ -25,6 +25,7 @@ from ding_like.config.checks import (
         (positive_fraction, [1e-9, 1], [0, 1.1, math.nan, "1"]),
         (at_least(1), [1, 2.0, 10**9], [0, 1.5, math.inf, math.nan, True, "1", None]),
         (one_of("a", None), ["a", None], ["b", 1, [], {}]),
+        (one_of(True, None, 2), [True, None, 2, 2.0], [1, 0, False]),
         (one_of("a", or_a=(type,)), ["a", int], ["int", 3]),
         (optional(positive), [None, 1], [0, "x"]),
         (list_of(at_least(1)), [[1], (2, 3)], [[], [0], [1, "a"], 1, None, "12"]),

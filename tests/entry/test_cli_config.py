@@ -8,7 +8,7 @@ from ding_like.config import load_config
 from ding_like.config.yaml_io import parse_yaml
 from ding_like.entry import cli
 from ding_like.entry.reference import SOURCES, Source, keys_of, reference
-from ding_like.utils import ENV_REGISTRY
+from ding_like.utils import BUFFER_REGISTRY, ENV_REGISTRY, MODEL_REGISTRY, POLICY_REGISTRY
 
 GOOD = "env: {type: CartPole-v1}\npolicy: {type: dqn, learn: {batch_size: 32}}\n"
 
@@ -280,6 +280,14 @@ def test_every_key_of_every_class_has_its_meaning_beside_it(source):
     keys = keys_of(source)
     assert keys
     assert [key.path for key in keys if not key.meaning] == []
+
+
+@pytest.mark.parametrize("registry", [POLICY_REGISTRY, BUFFER_REGISTRY, MODEL_REGISTRY], ids=lambda one: one.kind)
+def test_every_class_of_the_package_is_in_the_reference(registry):
+    told = {source.name.split(".")[0] for source in SOURCES}
+    ours = [registry.get(name) for name in registry.query()]
+    ours = [cls for cls in ours if cls.__module__.startswith("ding_like.") and vars(cls).get("config", True)]
+    assert len(ours) > 3 and [cls.__name__ for cls in ours if cls.__name__ not in told] == []
 
 
 def test_the_reference_in_the_docs_is_up_to_date(capsys, tmp_path):

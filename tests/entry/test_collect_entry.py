@@ -1,6 +1,7 @@
 """Collecting a dataset: whole episodes, as many as asked for, of the policy as it is evaluated or as it trains."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,13 @@ from gymnasium import spaces
 from ding_like.config import ConfigError
 from ding_like.entry import cli, collect_dataset, serial_pipeline
 from ding_like.policy import load_policy
+from ding_like.torch_utils.checkpoint import save_checkpoint
 from ding_like.utils import ENV_REGISTRY
 from ding_like.worker.replay_buffer import load_dataset
 from ding_like.worker.replay_buffer.dataset import DatasetError
 from tests.envs.toys import CountDict
 from tests.helpers import Constant, ding, metrics, single, tiny_config
+from tests.policy.contract import CASES, Toy, action_of, components, config_of
 from tests.policy.test_actor_critic import Box
 from tests.worker.test_sample_collector import Diary
 
@@ -110,6 +113,20 @@ def test_sampling_explores_as_training_did(trained):
     best = drawn.steps["logit"].argmax(-1)
     assert 0.2 < (drawn.steps["action"] != best).mean() < 0.7  # epsilon is about 0.9, of two actions
     np.testing.assert_array_equal(drawn.steps["action"], again.steps["action"])
+
+
+@pytest.mark.parametrize(("name", "net"), CASES)
+def test_every_policy_collects_whole_episodes_as_it_trains(name, net):
+    with components(name, net) as parts:
+        state = parts.policy.learn_mode.state_dict()
+    if "log_alpha" in state:
+        state["log_alpha"].fill_(-20.0)  # at the temperature that was learned the best action is taken
+    save_checkpoint("a.pth.tar", name, state, {"train_iter": 0, "envstep": 0})
+    env = partial(Toy, "vector", action_of(name, net))
+    collect_dataset(config_of(name, net), env_setting=env, load_path="a.pth.tar", out="d.npz", episodes=3, sample=True)
+    made = load_dataset("d.npz")
+    assert len(made.starts) == 3 and (made.steps["terminated"] | made.steps["truncated"])[made.ends - 1].all()
+    assert "log_alpha" not in state or (made.steps["action"] == made.steps["logit"].argmax(-1)).all()
 
 
 def test_continuous_actions_are_kept_in_both_units():

@@ -29,10 +29,11 @@ def session(path="a.onnx"):
 @pytest.mark.parametrize(("kind", "action"), [("dqn", "discrete"), ("ppo", "discrete"), ("ppo", "box"), ("sac", "box")])
 def test_graph_act_and_training_policy_agree_on_a_thousand_observations(kind, action):
     policy, _, _ = made(kind, VECTOR, ACTIONS[action], norm_obs=dict(use_norm=True))
+    spread = 0.4 if kind == "sac" else 1.0  # its layers are wide
     torch.manual_seed(0)
     with torch.no_grad():
         for p in policy.get_model().parameters():
-            p.copy_(torch.randn_like(p) if p.dim() > 1 else p * 0)
+            p.copy_(torch.randn_like(p) * spread if p.dim() > 1 else p * 0)
     save_checkpoint("a.pth.tar", kind, policy.learn_mode.state_dict(), {"train_iter": 1}, policy.recipe())
     loaded = load_policy("a.pth.tar")
     export_onnx(loaded, "a.onnx")

@@ -5,12 +5,16 @@ import pytest
 import torch
 
 from tests.helpers import fingerprint, metrics, result
-from tests.test_configs import CONFIGS, SMALL, entry_of, name_of
+from tests.test_configs import CONFIGS, entry_of, name_of, small_sets
 
 ITERS = 24  # several collects of every recipe
 PACKAGES = {"atari": "ale_py", "box2d": "Box2D", "minatar": "minatar"}  # that a family of recipes needs
-SLOW = {"atari", "box2d", "minatar"}  # above a second for two runs
-SHORTER = {"atari": ["env.max_episode_steps=30", "policy.random_collect_size=200"]}
+SLOW = {"atari", "box2d", "minatar", "multitask", "babyai", "mujoco"}  # above a second for two runs
+SHORTER = {
+    "pong_dqn": ["env.max_episode_steps=30", "policy.random_collect_size=200"],
+    "pong_impala": ["policy.learn_unroll_len=4"],
+    "atari57_impala": ["policy.model.encoder_type=conv", "policy.learn_unroll_len=8"],
+}
 
 
 def recipe(path):
@@ -20,7 +24,7 @@ def recipe(path):
 
 def run(path, folder, seed=0):
     """The numbers of one short run: its metrics, its result, and the state of policy and optimiser byte for byte."""
-    sets = [*SMALL, *SHORTER.get(path.parts[-4], [])]
+    sets = [*small_sets(path, folder.with_suffix(".npz")), *SHORTER.get(name_of(path), [])]
     policy = entry_of(path)(str(path), seed=seed, max_train_iter=ITERS, exp_name=str(folder), sets=sets)
     ended = {key: value for key, value in result(folder).items() if key != "wall_time_s"}
     return metrics(folder), ended, fingerprint(policy.learn_mode.state_dict())

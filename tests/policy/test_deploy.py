@@ -10,10 +10,12 @@ from gymnasium import spaces
 from torch import nn
 
 from ding_like.data import tree_stack
+from ding_like.entry import serial_pipeline
+from ding_like.model.template.q_learning import DQN
 from ding_like.policy import DQNPolicy, load_policy
 from ding_like.torch_utils.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from ding_like.utils import MODEL_REGISTRY, POLICY_REGISTRY
-from tests.helpers import fingerprint, make_policy, python
+from tests.helpers import fingerprint, make_policy, python, tiny_config
 from tests.policy.deploying import ACTIONS, CASES, OBSERVATIONS, VECTOR, made
 
 
@@ -364,3 +366,18 @@ def test_spaces_are_told_in_the_envs_own_numbers():
         "action_shape": 4,
         "action_space": "discrete",
     }
+
+
+def test_a_network_of_ones_own_is_made_with_the_arguments_it_was_trained_with(in_tmp):
+    """It takes none of the policy's default ones."""
+
+    @MODEL_REGISTRY.register("own_quantiles")
+    class Own(DQN):
+        def __init__(self, obs_shape, action_shape, encoder_hidden_size_list=(8,)):
+            super().__init__(obs_shape, action_shape, encoder_hidden_size_list, head_type="quantile", num_quantiles=5)
+
+    main, create = tiny_config("run", model=dict(type="own_quantiles"))
+    create["policy"]["type"] = "qrdqn"
+    serial_pipeline((main, create), seed=0, max_train_iter=2)
+    loaded = load_policy("run")
+    assert isinstance(loaded.get_model(), Own) and loaded.act(np.zeros(4, np.float32)) in (0, 1)

@@ -8,8 +8,9 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from ding_like.config import CfgDict, deep_merge_defaults
+from ding_like.config import CfgDict, ConfigError, deep_merge_defaults
 from ding_like.data import ArrayDict, torchify, tree_map
+from ding_like.entry.build import full_config
 from ding_like.entry.checks import check_spaces
 from ding_like.envs.env_manager.vector_env_manager import VectorEnvManager
 from ding_like.envs.vector import make_vec_fn
@@ -276,6 +277,13 @@ def test_a_run_broken_off_twice_ends_as_one_never_stopped(lstm):
     serial_pipeline(made(), exp_name="straight", max_train_iter=40)
     broken_and_resumed(made(), [9, 25], max_train_iter=40)
     assert_equal_runs(Path("straight"), Path("broken"))
+
+
+@pytest.mark.parametrize("bar", ["rho_bar", "c_bar", "pg_rho_bar"])
+def test_a_negative_ratio_is_told_before_the_run(bar):
+    assert full_config(config(learn={bar: float("inf")})).policy.learn[bar] == float("inf")
+    with pytest.raises(ConfigError, match=rf"policy\.learn\.{bar}: got -1.*, wanted a number of at least 0"):
+        full_config(config(learn={bar: -1}))
 
 
 @pytest.mark.system

@@ -10,12 +10,14 @@ import torch
 from ding_like.config import ConfigError, deep_merge_defaults
 from ding_like.data import ArrayDict
 from ding_like.entry.build import full_config
+from ding_like.model.template.q_learning import DQN
 from ding_like.policy.c51 import C51Policy
 from ding_like.policy.dqn import DQNPolicy
 from ding_like.policy.iqn import IQNPolicy
 from ding_like.policy.qrdqn import QRDQNPolicy
 from ding_like.policy.rainbow import RainbowPolicy
 from ding_like.policy.sqn import SQNPolicy
+from ding_like.rl_utils.distribution import mask_logit
 from ding_like.rl_utils.distributional import c51_loss
 from ding_like.rl_utils.quantile import quantile_td_loss
 from ding_like.utils import MODEL_REGISTRY
@@ -195,7 +197,9 @@ def test_the_temperature_moves_the_entropy_towards_its_target():
         assert 0 < infos[0]["entropy"] < 1
         assert (infos[-1]["alpha"] > infos[0]["alpha"]) == grows and infos[-1]["alpha"] > 0
         assert policy.collect_mode.get_setting(0) == {"alpha": pytest.approx(infos[-1]["alpha"].item(), rel=1e-2)}
-    assert 0 < policy_of(SQNPolicy)._target_entropy(4) < math.log(4)
+    default, allowed = policy_of(SQNPolicy)._target_entropy, torch.tensor([[1, 1, 1, 1], [0, 1, 0, 0]])
+    assert 0 < default(torch.zeros(2, 4)).item() < math.log(4)
+    assert default(mask_logit(torch.zeros(2, 4), allowed)).item() == pytest.approx(default(torch.zeros(2, 4)) / 2)
     fixed = policy_of(SQNPolicy, learn=dict(auto_alpha=False, alpha=0.3))
     for step in range(3):
         info = fixed.learn_mode.forward(transitions(step))
@@ -229,11 +233,20 @@ def test_a_network_of_ones_own_gets_the_arguments_that_it_takes():
     assert (model.head_type, model.v_max, model.n_atom) == ("distribution", 5.0, 51)
 
 
+@pytest.mark.parametrize(("cls", "told"), [(RainbowPolicy, "atom_logit and distribution"), (IQNPolicy, "q and tau")])
+def test_a_network_that_gives_too_little_is_told(cls, told):
+    policy = cls(policy_config(cls, nstep=1), DQN(OBS, A), shapes=dict(obs_shape=OBS, action_shape=A))
+    with pytest.raises(ConfigError, match=rf"network \(DQN\) gives logit; {cls.__name__} wants {told} too"):
+        policy.learn_mode.forward(transitions())
+
+
 @pytest.mark.parametrize(
     ("policy_type", "over", "told"),
     [
         ("qrdqn", dict(learn=dict(kappa=-1.0)), r"policy.learn.kappa: got -1.0, wanted a number of at least 0"),
         ("c51", dict(model=dict(n_atoms=5)), r"policy.model.n_atoms: model 'dqn' has no such argument.*'n_atom'"),
+        ("c51", dict(model=dict(head_type="q")), r"policy.model.head_type: got 'q', wanted 'distribution'"),
+        ("qrdqn", dict(model=dict(head_type="implicit")), r"policy.model.head_type: got 'implicit', wanted 'quantile'"),
         ("c51", dict(learn=dict(loss="mse")), r"policy.learn.loss: unknown key; it is a key of policy 'dqn'"),
         ("sqn", dict(double=True), r"policy.double: got True, wanted False"),
         ("sqn", dict(other=dict(eps=dict(start=1.0))), r"policy.other.eps: got .*, wanted None"),

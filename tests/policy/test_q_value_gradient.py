@@ -2,6 +2,7 @@
 
 import copy
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from ding_like.policy.q_value_gradient import QValueGradientPolicy
 from ding_like.policy.sac import SACPolicy
 from ding_like.policy.td3 import TD3Policy
 from ding_like.rl_utils.action_scale import ActionScale
-from ding_like.rl_utils.distribution import Categorical, SquashedGaussian
+from ding_like.rl_utils.distribution import Categorical, SquashedGaussian, mask_logit
 from tests.envs.toys import Count
 from tests.helpers import fingerprint, make_collector, make_policy, policy_config
 
@@ -176,6 +177,15 @@ def test_the_temperature_follows_the_entropy_and_stays_above_zero(kind, monkeypa
     assert alphas[50] > alphas[0] and alphas[100] < alphas[50] and min(alphas) > 0
 
 
+def test_the_default_target_entropy_is_one_that_allowed_actions_can_have():
+    logit = mask_logit(torch.zeros(4, D), torch.tensor([[1, 1], [1, 1], [1, 0], [0, 1]]))
+    steps = SimpleNamespace(logit=lambda: logit, q=lambda action: torch.zeros(2, 4, D), mask=None)
+    _, told = make("sac discrete")._policy_loss(steps)
+    assert told["target_entropy"].item() == pytest.approx(0.98 * math.log(2) / 2)
+    assert told["entropy"].item() > told["target_entropy"].item()
+    assert "target_entropy" not in make("sac discrete", learn=dict(target_entropy=0.3))._policy_loss(steps)[1]
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.3])
 def test_a_fixed_temperature_stays(alpha):
     policy = make("sac", learn=dict(auto_alpha=False, alpha=alpha))
@@ -219,6 +229,12 @@ def test_networks_and_settings_that_do_not_fit_are_told(kind):
     assert told == []
     cfg = make(kind, learn_unroll_len=4, nstep=4)._cfg
     assert "learn_unroll_len is 4" in cls.network_mistakes(cfg, True, QAC)[0]
+    unfit = {"td3": dict(noise_range=dict(min=0.5, max=0.1)), "sac": dict(alpha=0.0), "sac discrete": dict(alpha=0.0)}
+    if kind in unfit:
+        with pytest.raises(
+            ConfigError, match=r"policy\.learn\.(noise_range: got min 0\.5 and max 0\.1|alpha: got 0), wanted"
+        ):
+            make(kind, learn=unfit[kind])
     with pytest.raises(ConfigError, match=r"policy\.burnin_step is 3 .* feed-forward"):
         make(kind, burnin_step=3)
     with pytest.raises(ConfigError, match=r"takes no 'mode'; wanted one such as policy\.model\.type='qac'"):

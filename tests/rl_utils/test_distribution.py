@@ -12,6 +12,7 @@ from ding_like.rl_utils.distribution import (
     Categorical,
     Gaussian,
     MultiCategorical,
+    lost_entropy,
     make_distribution,
     mask_logit,
 )
@@ -210,3 +211,13 @@ def test_large_batches_have_the_same_log_probs_and_gradients(shape):
     weight = torch.randn(shape, dtype=torch.float64)
     (a,), (b,) = (torch.autograd.grad((x * weight).sum(), logit) for x in (ours, theirs))
     torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_the_entropy_that_forbidden_actions_take_away():
+    """The largest entropy is that of equal logits, log of how many are allowed; where none is, all of it is lost."""
+    allowed = torch.tensor([[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 0]])
+    logit = mask_logit(torch.zeros(4, 4), allowed)
+    largest = Categorical(logit).entropy()[:3]
+    torch.testing.assert_close(lost_entropy(logit)[:3], math.log(4) - largest)
+    assert lost_entropy(logit)[0] == 0 and lost_entropy(logit)[3] == pytest.approx(math.log(4))
+    torch.testing.assert_close(lost_entropy(Categorical(logit).log_probs)[:3], lost_entropy(logit)[:3])

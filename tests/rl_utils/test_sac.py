@@ -43,8 +43,8 @@ def test_gradients_flow_through_the_smaller_critic_and_the_policy():
 def test_a_forbidden_action_adds_nothing_whatever_its_value():
     logit = torch.tensor([[0.3, MASKED, -0.2]]).requires_grad_()
     q = torch.tensor([[[1.0, 1e6, 2.0]]] * 2)
-    value = expected_soft_state_value(q, logit.log_softmax(-1), 0.5)
-    allowed = expected_soft_state_value(q[..., [0, 2]], logit[..., [0, 2]].log_softmax(-1), 0.5)
+    value = expected_soft_state_value(q, logit.log_softmax(-1), 2.5)
+    allowed = expected_soft_state_value(q[..., [0, 2]], logit[..., [0, 2]].log_softmax(-1), 2.5)
     torch.testing.assert_close(value, allowed)
     value.sum().backward()
     assert torch.isfinite(logit.grad).all() and logit.grad[0, 1] == 0

@@ -35,7 +35,7 @@ class Mode:
 
 
 class Spec:
-    plain = {"obs": {"shape": [1]}, "action": {"n": 2}}
+    plain = {"obs": {"shape": [1]}, "action": {"n": 1000}}
 
 
 def store(path, made=None, seed=0, **attributes):
@@ -218,11 +218,21 @@ def test_windows_train_every_step_and_stay_in_their_episode(tmp_path_factory, le
 
 
 def test_another_env_is_named(tmp_path):
-    same = {"interface": {"obs": {"shape": [1]}, "action": {"n": 2}}, "env": "Toy-v0"}
+    same = {"interface": {"obs": {"shape": [1]}, "action": {"n": 1000}}, "env": "Toy-v0"}
     store(tmp_path / "d.npz", episodes(**same))
     other = {**same, "interface": {**same["interface"], "action": {"n": 3}}}
-    with pytest.raises(DatasetError, match=r"of env 'Toy-v0', whose action is \{'n': 3\}; this run's is \{'n': 2\}"):
+    with pytest.raises(DatasetError, match=r"of env 'Toy-v0', whose action is \{'n': 3\}; this run's is \{'n': 1000\}"):
         store(tmp_path / "d.npz", episodes(**other))
+
+
+@pytest.mark.parametrize("action", [lambda a: a - 1, lambda a: a + 995, lambda a: a + 0.5])
+def test_actions_that_the_env_has_not_are_named(tmp_path, action):
+    made = episodes()
+    made.steps["action"] = action(made.steps["action"])
+    with pytest.raises(
+        DatasetError, match=r"d\.npz: action holds .*; wanted whole numbers that count from 0, below 1000"
+    ):
+        store(tmp_path / "d.npz", made)
 
 
 def test_a_normaliser_sees_all_observations(tmp_path):

@@ -187,7 +187,7 @@ class Dataset:
                 `burnin` more in front.
             interface: what its env gives and takes.
 
-        Raises DatasetError where the dataset is of an env that gives or takes something else.
+        Raises DatasetError where the dataset is of an env that gives or takes something else, or holds no such actions.
         """
         wanted = json.loads(json.dumps(interface.plain))
         made = self.episodes.header.get("interface") or wanted
@@ -198,10 +198,21 @@ class Dataset:
                     f"{made.get(name)}; this run's is {wanted[name]}: take the env and the wrappers that it was "
                     "collected with"
                 )
+        self._check_action(interface.plain["action"].get("n"))
         if (length := int(attribute_of(policy, "sample_len", 1))) > 1:
             self._windows = self._cut(length, int(attribute_of(policy, "burnin", 0)))
         if policy.get_attribute("norm_obs"):
             policy.observe(self._steps["obs"])
+
+    def _check_action(self, numbers: Any) -> None:
+        """Raises DatasetError for actions that are not among so many (of each, where there are several)."""
+        action = self._steps["action"]
+        if numbers is None or (action.dtype.kind in "iu" and ((action >= 0) & (action < np.asarray(numbers))).all()):
+            return
+        raise DatasetError(
+            f"dataset {self._path}: action holds {action.dtype} from {action.min()} to {action.max()}; wanted whole "
+            f"numbers that count from 0, below {numbers}"
+        )
 
     def _cut(self, length: int, burnin: int) -> ArrayDict:
         """Windows of single episodes: `mask` is 0 at slots that are no step or there for burn-in; after slots where
