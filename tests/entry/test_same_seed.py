@@ -13,7 +13,10 @@ SLOW = {"atari", "box2d", "minatar", "multitask", "babyai", "mujoco"}  # above a
 SHORTER = {
     "pong_dqn": ["env.max_episode_steps=30", "policy.random_collect_size=200"],
     "pong_impala": ["policy.learn_unroll_len=4"],
-    "atari57_impala": ["policy.model.encoder_type=conv", "policy.learn_unroll_len=8"],
+    "atari57_impala": [
+        "policy.learn_unroll_len=2",
+        "policy.eval.evaluator.where=here",
+    ],  # another process logs when it is done
 }
 
 
