@@ -140,7 +140,8 @@ def _store_mistakes(cfg: CfgDict, recurrent: bool | None) -> Iterator[str]:
     """
     steps = get_path(cfg, "policy.collect.n_step", None)
     key = "policy.collect.n_sample" if steps is None else "policy.collect.n_step"
-    if getattr(BUFFER_REGISTRY.get(cfg.replay_buffer.type), "on_policy", False):
+    store = BUFFER_REGISTRY.get(cfg.replay_buffer.type)
+    if getattr(store, "on_policy", False):
         yield from _rollout_mistakes(cfg, key, recurrent)
     if cfg.policy.get("priority_IS_weight") and not cfg.policy.get("priority"):
         yield (
@@ -148,7 +149,7 @@ def _store_mistakes(cfg: CfgDict, recurrent: bool | None) -> Iterator[str]:
             "correct for drawing by priority, and items are drawn uniformly"
         )
     path = "policy.other.replay_buffer.replay_buffer_size"
-    size = None if cfg.replay_buffer.type == "queue" else get_path(cfg, path, None)  # which holds what has trained
+    size = get_path(cfg, path, None) if getattr(store, "holds_batches", True) else None
     given = [("policy.learn.batch_size", "a batch")]
     if steps is None or recurrent is False:  # else how many samples so many steps give is not known
         given.append((key, "what one collect gives"))

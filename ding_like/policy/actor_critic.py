@@ -11,7 +11,7 @@ from ding_like.config.checks import at_least, fraction
 from ding_like.data import ArrayDict, Block, tree_cat, tree_index, tree_map
 from ding_like.model import model_wrap
 from ding_like.model.normalizer import RunningStatistics
-from ding_like.policy.actors import (
+from ding_like.policy.actor_parts import (
     ACTOR_CHECKS,
     action_kind,
     check_value,

@@ -9,7 +9,7 @@ import torch
 from ding_like.config.checks import at_least, one_of
 from ding_like.config.paths import ConfigError
 from ding_like.data import ArrayDict
-from ding_like.policy.actors import action_kind, learning_model, sampling_model
+from ding_like.policy.actor_parts import action_kind, learning_model, sampling_model
 from ding_like.policy.base_policy import Policy
 from ding_like.policy.recurrence import acting_model, is_recurrent
 from ding_like.policy.segments import unroll

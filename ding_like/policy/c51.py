@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -11,6 +12,12 @@ from ding_like.config.checks import one_of
 from ding_like.policy.q_learning import Errors, Outputs, QLearningPolicy, best_action
 from ding_like.rl_utils.distributional import c51_loss
 from ding_like.utils import POLICY_REGISTRY
+
+
+def support_of(policy: Any) -> Tensor:
+    """The atoms `[n]` of the distribution that a policy's `model` section describes."""
+    model = {**type(policy).default_config().model, **policy._cfg.model}
+    return torch.linspace(model["v_min"], model["v_max"], int(model["n_atom"]), device=policy._device)
 
 
 @POLICY_REGISTRY.register("c51")
@@ -29,19 +36,10 @@ class C51Policy(QLearningPolicy):
     config_checks = {"model.head_type": one_of("distribution")}
     outputs = ("atom_logit", "distribution")
 
-    def _init_learn(self) -> None:
-        super()._init_learn()
-        self._support = support_of(self)
+    _support = cached_property(support_of)
 
     def _errors(
         self, online: Outputs, target: Outputs, choice: Tensor | None, action: Tensor, reward: Tensor, discount: Tensor
     ) -> Errors:
         best = best_action(target, choice)
-        values = online["atom_logit"], action, reward, discount, target["distribution"], best
-        return c51_loss(*values, self._support)
-
-
-def support_of(policy: Any) -> Tensor:
-    """The atoms `[n]` of the distribution that a policy's `model` section describes."""
-    model = {**type(policy).default_config().model, **policy._cfg.model}
-    return torch.linspace(model["v_min"], model["v_max"], int(model["n_atom"]), device=policy._device)
+        return c51_loss(online["atom_logit"], action, reward, discount, target["distribution"], best, self._support)

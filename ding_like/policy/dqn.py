@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,11 @@ from ding_like.config.checks import one_of
 from ding_like.policy.q_learning import Errors, Outputs, QLearningPolicy, loss_of
 from ding_like.rl_utils.td import LOSSES, q_learning_loss
 from ding_like.utils import POLICY_REGISTRY
+
+
+def td_loss_of(policy: Any) -> Callable[..., Errors]:
+    """`q_learning_loss` as `learn.loss` and `learn.value_rescale` say."""
+    return partial(q_learning_loss, loss=loss_of(policy._cfg), rescale=bool(policy._cfg.learn.value_rescale))
 
 
 @POLICY_REGISTRY.register("dqn")
@@ -27,7 +33,7 @@ class DQNPolicy(QLearningPolicy):
 
     def _init_learn(self) -> None:
         super()._init_learn()
-        self._td_loss = partial(q_learning_loss, loss=loss_of(self._cfg), rescale=bool(self._cfg.learn.value_rescale))
+        self._td_loss = td_loss_of(self)
 
     def _errors(
         self, online: Outputs, target: Outputs, choice: Tensor | None, action: Tensor, reward: Tensor, discount: Tensor

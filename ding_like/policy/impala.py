@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ding_like.config.checks import Check, fraction, number, one_of, optional, positive
 from ding_like.data import ArrayDict, tree_map
-from ding_like.policy.actors import (
+from ding_like.policy.actor_parts import (
     ACTOR_CHECKS,
     action_kind,
     check_value,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from ding_like.config.checks import not_negative, one_of
-from ding_like.policy.q_learning import Errors, Outputs, QLearningPolicy, best_action
-from ding_like.rl_utils.quantile import quantile_td_loss
+from ding_like.policy.q_learning import QLearningPolicy
+from ding_like.policy.qrdqn import QRDQNPolicy
 from ding_like.utils import POLICY_REGISTRY
 
 
@@ -25,11 +23,5 @@ class IQNPolicy(QLearningPolicy):
         ),
     )
     config_checks = {"model.head_type": one_of("implicit"), "learn.kappa": not_negative}
-    outputs = ("q", "tau")
-
-    def _errors(
-        self, online: Outputs, target: Outputs, choice: Tensor | None, action: Tensor, reward: Tensor, discount: Tensor
-    ) -> Errors:
-        target_q, best = target["q"], best_action(target, choice)
-        values = online["q"], online["tau"], action, reward, discount, target_q, best
-        return quantile_td_loss(*values, kappa=float(self._cfg.learn.kappa))
+    outputs = QRDQNPolicy.outputs
+    _errors = QRDQNPolicy._errors

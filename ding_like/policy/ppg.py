@@ -12,7 +12,7 @@ from ding_like.config.checks import at_least, not_negative, one_of, optional, po
 from ding_like.config.paths import ConfigError
 from ding_like.data import ArrayDict, Block
 from ding_like.policy.actor_critic import ActorCriticPolicy
-from ding_like.policy.actors import learning_model
+from ding_like.policy.actor_parts import learning_model
 from ding_like.policy.ppo import clipped_step, with_log_prob
 from ding_like.rl_utils.distribution import make_distribution
 from ding_like.rl_utils.policy_gradient import value_loss
@@ -62,6 +62,7 @@ class PPGPolicy(ActorCriticPolicy):
         learn = self._cfg.learn
         self._clip, self._value_clip, self._beta = learn.clip_ratio, learn.value_clip, float(learn.beta_clone)
         self._old: Any = None  # the network as it was when the auxiliary phase began, while that lasts
+        self._checked = False  # whether the network gives what the auxiliary phase wants
 
     def _train_fields(self, data: Block) -> Block:
         """As of PPO, and the `unit` of `return_`, which may be another one when the auxiliary phase comes."""
@@ -73,10 +74,21 @@ class PPGPolicy(ActorCriticPolicy):
         """One gradient step on a minibatch of a rollout, as PPO's, or, with the field `auxiliary`, of the auxiliary
         phase, which wants obs, return_ and unit.
         """
-        if data.pop("auxiliary", None) is not None:
+        auxiliary = data.pop("auxiliary", None) is not None
+        if not self._checked:  # at the first step, not after a phase of rollouts
+            self._check(self._evaluated(data)[0])
+        if auxiliary:
             return self._auxiliary_step(data)
         self._old = None
         return clipped_step(self, data, self._clip, value_clip=self._value_clip)
+
+    def _check(self, output: Any) -> None:
+        if "aux_value" not in output:
+            raise ConfigError(
+                f"policy.model: the network ({type(self._model).__name__}) gives {', '.join(output)}; phasic policy "
+                "gradient wants `aux_value` too, one number an observation of the policy's own features"
+            )
+        self._checked = True
 
     def _auxiliary_step(self, data: ArrayDict) -> dict[str, Any]:
         """Both values towards the returns, the policy kept by KL(old || new). Cobbe 2020, L_joint and L_value."""
@@ -85,11 +97,6 @@ class PPGPolicy(ActorCriticPolicy):
         with torch.no_grad():
             old: Any = make_distribution(self._evaluated(data, self._old)[0]["logit"], self._kind)
         output, data = self._evaluated(data)
-        if "aux_value" not in output:
-            raise ConfigError(
-                f"policy.model: the network ({type(self._model).__name__}) gives {', '.join(output)}; phasic policy "
-                "gradient wants `aux_value` too, one number an observation of the policy's own features"
-            )
         target = data["return_"] * data["unit"] / float(self._value_scale())  # [N], in the unit of today
         divergence = old.kl(make_distribution(output["logit"], self._kind)).mean()
         auxiliary, value = (value_loss(output[name], target).mean() for name in ("aux_value", "value"))

@@ -16,8 +16,8 @@ from ding_like.model import model_wrap
 from ding_like.model.wrapper.base_wrapper import innermost
 from ding_like.policy.base_policy import Policy
 from ding_like.policy.recurrence import acting_model, is_recurrent
-from ding_like.policy.sequences import SequenceQ, window_mistakes, window_priority
-from ding_like.rl_utils.adder import get_nstep_return_data
+from ding_like.policy.rows import replay_items, replay_row
+from ding_like.policy.sequences import SequenceQ, window_mistakes, window_priority, window_setting
 from ding_like.rl_utils.loss import masked_mean
 from ding_like.rl_utils.td import LOSSES, ElementLoss, at_action
 from ding_like.torch_utils import FlatOptimizer
@@ -138,10 +138,7 @@ class QLearningPolicy(Policy):
         return NetworkNoise(self._seed, innermost(self._model), *target)
 
     def _get_windows(self) -> dict[str, Any] | None:
-        if not is_recurrent(self._model):
-            return None
-        cfg = self._cfg
-        return {"unroll_len": int(cfg.learn_unroll_len), "burnin": int(cfg.burnin_step), "tail": self._nstep}
+        return window_setting(self._cfg) if is_recurrent(self._model) else None
 
     def _forward_learn(self, data: ArrayDict) -> dict[str, Any]:
         """One gradient step on n-step transitions `[N]`: obs, action, reward, discount, next_obs, optional weight.
@@ -227,24 +224,10 @@ class QLearningPolicy(Policy):
         return super()._forward_random(obs)
 
     def _process_transition(self, obs: Any, model_output: ArrayDict, timestep: Any) -> dict[str, Any]:
-        state = {"prev_state": model_output["prev_state"]} if "prev_state" in model_output else {}
-        return {
-            **state,
-            "obs": obs,
-            "action": model_output["action"],
-            "reward": timestep.reward,
-            "next_obs": timestep.obs,
-            "terminated": timestep.terminated,
-            "done": timestep.done,
-        }
+        return replay_row(obs, model_output, timestep)
 
     def _get_train_sample(self, data: Block) -> Block:
-        """n-step transitions; `discount` is gamma^k, 0 where the episode terminated, so no flag is stored."""
-        data = get_nstep_return_data(data, self._nstep, cum_reward=True, gamma=self._gamma)
-        data["discount"] = data["value_gamma"] * ~data["done"]  # [E, B]
-        for name in ("value_gamma", "terminated", "truncated", "done"):
-            data.pop(name, None)
-        return data
+        return replay_items(data, self._nstep, self._gamma)
 
     def _init_eval(self) -> None:
         self._eval_model = acting_model(self._model, "argmax_sample")

@@ -20,8 +20,8 @@ from ding_like.model.wrapper.base_wrapper import innermost
 from ding_like.policy.base_policy import Policy
 from ding_like.policy.q_value_steps import Transitions, Unrolled
 from ding_like.policy.recurrence import acting_model, is_recurrent
-from ding_like.policy.sequences import width_mistakes, window_priority
-from ding_like.rl_utils.adder import get_nstep_return_data
+from ding_like.policy.rows import replay_items, replay_row
+from ding_like.policy.sequences import width_mistakes, window_priority, window_setting
 from ding_like.rl_utils.dpg import critic_loss, deterministic_policy_loss
 from ding_like.rl_utils.loss import masked_mean
 from ding_like.torch_utils import FlatOptimizer
@@ -75,10 +75,12 @@ class QValueGradientPolicy(Policy):
                 f"policy.burnin_step is {cfg.burnin_step} and the network ({network.__name__}) is feed-forward; wanted "
                 "burnin_step=0, or a recurrent network, such as 'qac' with policy.model.lstm_type"
             )
-        if "mode" not in inspect.signature(network.forward).parameters:
+        takes_mode = "mode" in inspect.signature(network.forward).parameters
+        if not takes_mode or not getattr(network, "values_actions", True):
+            why = "its critic values states, no actions" if takes_mode else "its forward takes no 'mode'"
             told.append(
-                f"policy.model: the network ({network.__name__}) is not one of actor and critics, as its forward takes "
-                "no 'mode'; wanted one such as policy.model.type='qac'"
+                f"policy.model: the network ({network.__name__}) is not one of actor and critics, as {why}; wanted one "
+                "such as policy.model.type='qac'"
             )
         return told
 
@@ -110,9 +112,7 @@ class QValueGradientPolicy(Policy):
         self._updates = 0  # of the critics
 
     def _get_windows(self) -> dict[str, Any] | None:
-        burnin, unroll_len = int(self._cfg.burnin_step), int(self._cfg.learn_unroll_len)
-        windows = {"unroll_len": unroll_len, "burnin": burnin, "tail": self._nstep}
-        return windows if is_recurrent(self._model) else None
+        return window_setting(self._cfg) if is_recurrent(self._model) else None
 
     def _forward_learn(self, data: ArrayDict) -> dict[str, Any]:
         """A step of the critics, and after every `actor_update_freq` of them one of the actor and of the targets.
@@ -211,23 +211,10 @@ class QValueGradientPolicy(Policy):
         return self._act("eval", self._eval_model, obs, data_id, {"mode": "compute_actor"})
 
     def _process_transition(self, obs: Any, model_output: ArrayDict, timestep: Any) -> dict[str, Any]:
-        row = {
-            "obs": obs,
-            "next_obs": timestep.obs,
-            "action": model_output["raw_action" if "raw_action" in model_output else "action"],
-            "reward": timestep.reward,
-            "terminated": timestep.terminated,
-            "done": timestep.done,
-        }
-        return row | {key: model_output[key] for key in ("prev_state",) if key in model_output}
+        return replay_row(obs, model_output, timestep)
 
     def _get_train_sample(self, data: Block) -> Block:
-        """n-step transitions; `discount` is gamma^k, 0 where the episode terminated, so no flag is stored."""
-        items = get_nstep_return_data(data, self._nstep, cum_reward=True, gamma=self._gamma)
-        items["discount"] = items.pop("value_gamma") * ~items.pop("done")  # [E, B]
-        for flag in ("terminated", "truncated"):
-            items.pop(flag, None)
-        return items
+        return replay_items(data, self._nstep, self._gamma)
 
 
 @contextmanager

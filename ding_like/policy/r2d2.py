@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from ding_like.config.checks import not_negative, one_of, optional, positive_fraction
 from ding_like.data import ArrayDict, leading_shape
-from ding_like.policy.q_learning import Errors, Outputs, QLearningPolicy, loss_of
+from ding_like.policy.dqn import DQNPolicy, td_loss_of
+from ding_like.policy.q_learning import QLearningPolicy
 from ding_like.rl_utils.exploration import epsilon_ladder
-from ding_like.rl_utils.td import LOSSES, q_learning_loss
+from ding_like.rl_utils.td import LOSSES
 from ding_like.utils import POLICY_REGISTRY
 
 
@@ -53,15 +53,11 @@ class R2D2Policy(QLearningPolicy):
         "other.eps_ladder.alpha": not_negative,
     }
 
+    _errors = DQNPolicy._errors
+
     def _init_learn(self) -> None:
         super()._init_learn()
-        self._element_loss = loss_of(self._cfg)
-
-    def _errors(
-        self, online: Outputs, target: Outputs, choice: Tensor | None, action: Tensor, reward: Tensor, discount: Tensor
-    ) -> Errors:
-        values = online["logit"], action, reward, discount, target["logit"], choice
-        return q_learning_loss(*values, loss=self._element_loss, rescale=bool(self._cfg.learn.value_rescale))
+        self._td_loss = td_loss_of(self)
 
     def _forward_collect(self, obs: Any, data_id: Any = None, **setting: Any) -> ArrayDict:
         ladder = self._cfg.other.eps_ladder

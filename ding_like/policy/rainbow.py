@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from functools import cached_property
 
 from ding_like.config.checks import one_of
-from ding_like.policy.c51 import support_of
-from ding_like.policy.q_learning import Errors, Outputs, QLearningPolicy, best_action
-from ding_like.rl_utils.distributional import c51_loss
+from ding_like.policy.c51 import C51Policy, support_of
+from ding_like.policy.q_learning import QLearningPolicy
 from ding_like.utils import POLICY_REGISTRY
 
 
@@ -32,14 +31,6 @@ class RainbowPolicy(QLearningPolicy):
     )
 
     config_checks = {"model.head_type": one_of("distribution")}
-    outputs = ("atom_logit", "distribution")
-
-    def _init_learn(self) -> None:
-        super()._init_learn()
-        self._atoms = support_of(self)
-
-    def _errors(
-        self, online: Outputs, target: Outputs, choice: Tensor | None, action: Tensor, reward: Tensor, discount: Tensor
-    ) -> Errors:
-        distribution, best = target["distribution"], best_action(target, choice)
-        return c51_loss(online["atom_logit"], action, reward, discount, distribution, best, self._atoms)
+    outputs = C51Policy.outputs
+    _support = cached_property(support_of)
+    _errors = C51Policy._errors

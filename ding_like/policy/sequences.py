@@ -222,6 +222,11 @@ def _short(unroll_len: int, nstep: int) -> str:
     )
 
 
+def window_setting(cfg: Any) -> dict[str, Any]:
+    """Arguments of the `WindowStream` that makes the train samples of a recurrent policy with this config."""
+    return {"unroll_len": int(cfg.learn_unroll_len), "burnin": int(cfg.burnin_step), "tail": int(cfg.nstep)}
+
+
 def window_mistakes(cfg: Any, recurrent: bool, network: Any) -> list[str]:
     """A line for every setting that does not fit a network of this class, and for a class that gives no Q-values."""
     told = list(width_mistakes(cfg) if recurrent else _for_recurrence(cfg, network.__name__))

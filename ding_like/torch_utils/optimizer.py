@@ -23,7 +23,8 @@ def _light(cls: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
     one is made, saved or loaded.
     """
     names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
-    return type(cls.__name__, (cls,), {name: inspect.unwrap(getattr(cls, name)) for name in names})
+    light = {name: inspect.unwrap(getattr(cls, name)) for name in names}
+    return type(cls.__name__, (cls,), {**light, "bare_step": torch.no_grad()(inspect.unwrap(cls.step))})
 
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -143,12 +144,16 @@ class FlatOptimizer:
 
     def _apply(self) -> None:
         """The torch optimiser's step. For fused Adam by its kernel on the optimiser's own state, without the
-        bookkeeping of `Optimizer.step`, which costs more than the kernel for a small network.
+        bookkeeping of `Optimizer.step`, which costs more than the kernel for a small network; for others by the
+        optimiser's own step without its wrappers.
         """
-        torch_optimizer = self.torch_optimizer
+        torch_optimizer: Any = self.torch_optimizer
         group, state = torch_optimizer.param_groups[0], torch_optimizer.state[self._flat]
-        if self._type != "adam" or not group["fused"] or group["amsgrad"] or _has_hooks(torch_optimizer):
+        if _has_hooks(torch_optimizer):
             torch_optimizer.step()
+            return
+        if self._type != "adam" or not group["fused"] or group["amsgrad"]:
+            torch_optimizer.bare_step()
             return
         if not state:
             state["step"] = torch.zeros((), dtype=torch.float32, device=self._flat.device)

@@ -153,3 +153,5 @@ def test_a_network_without_the_second_value_is_named():
     pi = make_policy(PPGPolicy, obs_shape=3, action_shape=4, model=NoAux())
     with pytest.raises(ConfigError, match=r"network \(NoAux\) gives logit, value; .* wants `aux_value` too"):
         pi.learn_mode.forward(auxiliary())
+    with pytest.raises(ConfigError, match="wants `aux_value` too"):  # not after a phase of rollouts
+        pi.learn_mode.forward(ArrayDict(obs=auxiliary()["obs"]))

@@ -11,6 +11,7 @@ import torch
 from ding_like.config import ConfigError
 from ding_like.data import ArrayDict, torchify
 from ding_like.model.template.qac import QAC
+from ding_like.model.template.vac import VAC
 from ding_like.policy.ddpg import DDPGPolicy
 from ding_like.policy.q_value_gradient import QValueGradientPolicy
 from ding_like.policy.sac import SACPolicy
@@ -239,6 +240,7 @@ def test_networks_and_settings_that_do_not_fit_are_told(kind):
         make(kind, burnin_step=3)
     with pytest.raises(ConfigError, match=r"takes no 'mode'; wanted one such as policy\.model\.type='qac'"):
         make_policy(cls, S, D, model=torch.nn.Linear(3, 2))
+    assert "values states, no actions" in cls.network_mistakes(make(kind)._cfg, False, VAC)[0]
     with pytest.raises(ConfigError, match=r"\(Modes\) has no module `actor` and no `critic`"):
         make_policy(cls, S, D, model=Modes())
 

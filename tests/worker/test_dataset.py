@@ -185,8 +185,11 @@ def test_what_follows_a_state_is_what_would_have_followed(tmp_path, taken):
 
 def test_the_state_of_another_dataset_is_refused(tmp_path):
     state = store(tmp_path / "d.npz", episodes()).state_dict()
-    with pytest.raises(ValueError, match=r"had 10 items and has 4"):
+    with pytest.raises(ValueError, match=r"another one than it was: it had 10 items"):
         store(tmp_path / "d.npz", episodes((4,))).load_state_dict(state)
+    other = {**state, "actions": state["actions"] + 1}
+    with pytest.raises(ValueError, match="another one than it was"):
+        store(tmp_path / "d.npz", episodes()).load_state_dict(other)
 
 
 @settings(max_examples=40)

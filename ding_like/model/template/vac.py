@@ -71,6 +71,7 @@ class VAC(nn.Module):
             2020; it wants `share_encoder=False`.
     """
 
+    values_actions = False  # its critic is of states alone
     config_checks = {
         "action_space": one_of(*ACTION_SPACES),
         "encoder_hidden_size_list": list_of(at_least(1)),

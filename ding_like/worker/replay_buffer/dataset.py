@@ -168,6 +168,7 @@ class Dataset:
         self._path = Path(cfg.path)
         self.episodes = load_dataset(self._path)
         self._steps = ArrayDict({name: self.episodes.steps[name] for name in ("obs", "action")})
+        self._digest = zlib.crc32(np.ascontiguousarray(self._steps["action"]).tobytes())
         self._windows: ArrayDict | None = None  # rows, mask and cut `[N, U]`
         self._rng = generator(seed, "dataset")
         self._began: Mapping[str, Any] = {}  # the generator before the order of this epoch
@@ -255,12 +256,12 @@ class Dataset:
     def state_dict(self) -> dict[str, Any]:
         """Where it stands in its epoch, and how many items that has."""
         rng = self._began if self._next else self._rng.bit_generator.state
-        return {"rng": rng, "next": self._next, "count": self.count}
+        return {"rng": rng, "next": self._next, "count": self.count, "actions": self._digest}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore `state_dict`. Raises ValueError where the dataset is another one than it was."""
-        if state["count"] != self.count:
-            raise ValueError(f"dataset {self._path} had {state['count']} items and has {self.count}")
+        if (state["count"], state["actions"]) != (self.count, self._digest):
+            raise ValueError(f"dataset {self._path} is another one than it was: it had {state['count']} items")
         self._rng.bit_generator.state = state["rng"]
         if state["next"]:
             self._shuffle()

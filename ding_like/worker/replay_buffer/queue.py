@@ -10,9 +10,9 @@ import numpy as np
 
 from ding_like.data import ArrayDict, tree_cat, tree_index, tree_leaves, tree_map
 from ding_like.utils import BUFFER_REGISTRY
-from ding_like.utils.collate import collate_items
 from ding_like.worker.replay_buffer.ring import Ring
 from ding_like.worker.replay_buffer.sampler import UniformSampler
+from ding_like.worker.replay_buffer.storage import copied_items
 
 
 @BUFFER_REGISTRY.register("queue")
@@ -30,6 +30,7 @@ class Queue:
         replay_share=0.0,  # share of each batch that is drawn from trajectories that have trained; the paper's is 0.5
         replay_buffer_size=10000,  # of these, how many are kept (with a replay_share above 0)
     )
+    holds_batches = False  # `replay_buffer_size` is of what has trained
     keeps_origin = True
     """Whether any field of items comes back with batches, so that a run may note in one where they are from."""
 
@@ -50,11 +51,9 @@ class Queue:
 
     def push(self, items: Any) -> int:
         """Copy a tree `[N, ...]` or a list of dictionaries. Returns the number of items."""
-        if isinstance(items, list):
-            if not items:
-                return 0
-            items = tree_map(np.asarray, collate_items(items))
-        part = ArrayDict({k: tree_map(np.array, v) for k, v in items.items() if v is not None})
+        part = copied_items(items)
+        if part is None:
+            return 0
         self._fresh.append(part)
         return _length(part)
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from ding_like.data import ArrayDict, Block, tree_cat, tree_index, tree_leaves, tree_map
 from ding_like.utils import BUFFER_REGISTRY
-from ding_like.utils.collate import collate_items
 from ding_like.utils.seed import generator
+from ding_like.worker.replay_buffer.storage import copied_items
 
 
 @BUFFER_REGISTRY.register("rollout")
@@ -45,15 +45,13 @@ class Rollout:
         Returns:
             The number of items, those included: a rollout is so many rows of all env columns.
         """
-        if isinstance(items, list):
-            if not items:
-                return 0
-            items = tree_map(np.asarray, collate_items(items))
         if isinstance(items, Block):
             part, count = items.flat(), items.starts * tree_leaves(items)[0].shape[1]
         else:
-            part = ArrayDict({k: tree_map(np.array, v) for k, v in items.items() if v is not None})
-            count = len(tree_leaves(part)[0])
+            copy = copied_items(items)
+            if copy is None:
+                return 0
+            part, count = copy, len(tree_leaves(copy)[0])
             if "mask" in part:
                 part = tree_index(part, part["mask"].reshape(count, -1).any(1))
         if count and len(tree_leaves(part)[0]):

@@ -7,8 +7,18 @@ from typing import Any
 import numpy as np
 
 from ding_like.data import ArrayDict, tree_map
+from ding_like.utils.collate import collate_items
 
 Spans = list[tuple[int, int, slice]]
+
+
+def copied_items(items: Any) -> ArrayDict | None:
+    """A copy of a tree `[N, ...]` or a list of dictionaries, without fields that are None; None of an empty list."""
+    if isinstance(items, list):
+        if not items:
+            return None
+        items = tree_map(np.asarray, collate_items(items))
+    return ArrayDict({name: tree_map(np.array, value) for name, value in items.items() if value is not None})
 
 
 def spans(start: int, rows: int, size: int) -> Spans:

@@ -14,6 +14,7 @@ from ding_like.data import ArrayDict
 from ding_like.model import model_wrap
 from ding_like.model.wrapper.base_wrapper import ModelWrapper
 from ding_like.policy.recurrence import acting_model, is_recurrent
+from ding_like.policy.rows import acted_row
 
 SAMPLERS = {
     "discrete": "multinomial_sample",
@@ -66,18 +67,8 @@ def check_value(output: Any, lead: tuple[int, ...], model: nn.Module) -> None:
 
 
 def stored_step(obs: Any, output: ArrayDict, timestep: Any) -> dict[str, Any]:
-    """What a step stores in any case: fields `[B, ...]`; the action is the policy's own, not the env's."""
-    raw = "raw_action" if "raw_action" in output else "action"
-    state = {"prev_state": output["prev_state"]} if "prev_state" in output else {}
-    return {
-        **state,
-        "obs": obs,
-        "action": output[raw],
-        "logit": output["logit"],
-        "reward": timestep.reward,
-        "next_obs": timestep.obs,
-        "terminated": timestep.terminated,
-    }
+    """What a step stores of a policy that learns from how it acted."""
+    return {**acted_row(obs, output, timestep), "logit": output["logit"]}
 
 
 def learn_losses(
