@@ -17,7 +17,7 @@ from ding_like.model.wrapper.base_wrapper import innermost
 from ding_like.policy.base_policy import Policy
 from ding_like.policy.recurrence import acting_model, is_recurrent
 from ding_like.policy.rows import replay_items, replay_row
-from ding_like.policy.sequences import SequenceQ, window_mistakes, window_priority, window_setting
+from ding_like.policy.sequences import SequenceQ, slots_of, window_mistakes, window_priority, window_setting
 from ding_like.rl_utils.loss import masked_mean
 from ding_like.rl_utils.td import LOSSES, ElementLoss, at_action
 from ding_like.torch_utils import FlatOptimizer
@@ -112,25 +112,13 @@ class QLearningPolicy(Policy):
         told = self.network_mistakes(self._cfg, recurrent, type(network))
         if told:
             raise ConfigError("\n".join(told))
-        self._sequences: SequenceQ | None = self._make_sequences() if recurrent else None
+        networks = self._learn_model, self._target_model
+        self._sequences = SequenceQ(*networks, slots_of(self._cfg), self._double) if recurrent else None
 
     @classmethod
     def network_mistakes(cls, cfg: Any, recurrent: bool, network: type) -> list[str]:
         """A line for every setting that does not fit a network of this class, recurrent or not."""
         return window_mistakes(cfg, recurrent, network)
-
-    def _make_sequences(self) -> SequenceQ:
-        cfg = self._cfg
-        return SequenceQ(
-            self._learn_model,
-            self._target_model,
-            burnin=int(cfg.burnin_step),
-            unroll_len=int(cfg.learn_unroll_len),
-            nstep=self._nstep,
-            gamma=self._gamma,
-            double=self._double,
-            stored_state=bool(cfg.learn.stored_state),
-        )
 
     @cached_property
     def _noise(self) -> NetworkNoise:

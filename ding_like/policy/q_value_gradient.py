@@ -21,7 +21,7 @@ from ding_like.policy.base_policy import Policy
 from ding_like.policy.q_value_steps import Transitions, Unrolled
 from ding_like.policy.recurrence import acting_model, is_recurrent
 from ding_like.policy.rows import replay_items, replay_row
-from ding_like.policy.sequences import width_mistakes, window_priority, window_setting
+from ding_like.policy.sequences import slots_of, width_mistakes, window_priority, window_setting
 from ding_like.rl_utils.dpg import critic_loss, deterministic_policy_loss
 from ding_like.rl_utils.loss import masked_mean
 from ding_like.torch_utils import FlatOptimizer
@@ -147,9 +147,7 @@ class QValueGradientPolicy(Policy):
     def _steps(self, data: ArrayDict) -> Transitions | Unrolled:
         if not self._recurrent:
             return Transitions(data, *self._networks)
-        cfg = self._cfg
-        slots = int(cfg.burnin_step), int(cfg.learn_unroll_len), self._nstep, self._gamma, bool(cfg.learn.stored_state)
-        return Unrolled(data, *self._networks, slots)
+        return Unrolled(data, *self._networks, slots_of(self._cfg))
 
     def _next_value(self, steps: Any) -> Tensor:
         """Values of the bootstraps by the target networks: of each transition, or of each slot of windows."""

@@ -15,6 +15,7 @@ from ding_like.data import ArrayDict, tree_map
 from ding_like.model import model_wrap
 from ding_like.rl_utils.loss import select
 
+Slots = tuple[int, int, int, float, bool]
 WIDEST = 10_000  # steps of a window: far beyond what a state is of use for, and small enough to be collected in a while
 
 
@@ -160,30 +161,16 @@ class SequenceQ:
 
     Args:
         learn_model, target_model: networks; wrapped here.
-        burnin, unroll_len, nstep: slots.
-        gamma: discount.
+        slots: arguments of `open_windows`.
         double: the online network chooses the bootstrap action.
-        stored_state: start from the state that collecting stored; else from the initial one.
     """
 
-    def __init__(
-        self,
-        learn_model: Any,
-        target_model: Any,
-        *,
-        burnin: int,
-        unroll_len: int,
-        nstep: int,
-        gamma: float,
-        double: bool,
-        stored_state: bool,
-    ) -> None:
-        if unroll_len <= nstep:
-            raise ConfigError(_short(unroll_len, nstep))
+    def __init__(self, learn_model: Any, target_model: Any, slots: Slots, double: bool) -> None:
+        if slots[1] <= slots[2]:
+            raise ConfigError(_short(*slots[1:3]))
         self._learn = model_wrap(learn_model, wrapper_name="hidden_state")
         self._target = model_wrap(target_model, wrapper_name="hidden_state")
-        self._slots = burnin, unroll_len, nstep, gamma, stored_state
-        self._double = double
+        self._slots, self._double = slots, double
 
     def outputs(self, data: ArrayDict) -> SequenceOutputs:
         """Of windows `[U, N]`, the fields of `open_windows`."""
@@ -220,6 +207,12 @@ def _short(unroll_len: int, nstep: int) -> str:
         f"policy.learn_unroll_len is {unroll_len} and policy.nstep is {nstep}; wanted a learn_unroll_len above nstep: "
         "its last nstep steps are only bootstrapped from, so none would train"
     )
+
+
+def slots_of(cfg: Any) -> Slots:
+    """Arguments of `open_windows` for a recurrent policy with this config."""
+    windows = int(cfg.burnin_step), int(cfg.learn_unroll_len), int(cfg.nstep)
+    return *windows, float(cfg.discount_factor), bool(cfg.learn.stored_state)
 
 
 def window_setting(cfg: Any) -> dict[str, Any]:

@@ -108,8 +108,7 @@ class Values:
 
     def __init__(self, online, target, burnin, unroll_len, nstep, double, rescale, stored):
         nets = [model_wrap(net, wrapper_name="base") for net in (online, target)]
-        sizes = dict(burnin=burnin, unroll_len=unroll_len, nstep=nstep, gamma=GAMMA)
-        self._q, self._rescale = SequenceQ(*nets, **sizes, double=double, stored_state=stored), rescale
+        self._q, self._rescale = SequenceQ(*nets, (burnin, unroll_len, nstep, GAMMA, stored), double), rescale
 
     def errors(self, data):
         return errors_of(self._q.outputs(data), self._rescale)
